@@ -1,0 +1,60 @@
+"""Probabilities that can be acted on, for scikit-learn users.
+
+Train calibrated networks, calibrate any classifier after training, and measure and see how
+far its probabilities can be trusted. Public names load when they are first used, so that
+``import skcal`` costs nothing and never imports torch, pandas or matplotlib by itself.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from skcal._version import __version__
+
+if TYPE_CHECKING:
+    from skcal import calibration, datasets, metrics, neural, plots
+    from skcal.calibrated import CalibratedClassifier
+    from skcal.calibration import TemperatureScaling
+    from skcal.neural import NeighborhoodSmoothing, NeSCalClassifier, NeSCalMLP
+    from skcal.plots import ReliabilityDisplay
+    from skcal.tabular import TabularEncoder
+
+_HOMES = {
+    "CalibratedClassifier": "skcal.calibrated",
+    "NeSCalClassifier": "skcal.neural",
+    "NeSCalMLP": "skcal.neural",
+    "NeighborhoodSmoothing": "skcal.neural",
+    "ReliabilityDisplay": "skcal.plots",
+    "TabularEncoder": "skcal.tabular",
+    "TemperatureScaling": "skcal.calibration",
+}
+_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots")
+
+__all__ = [
+    "CalibratedClassifier",
+    "NeSCalClassifier",
+    "NeSCalMLP",
+    "NeighborhoodSmoothing",
+    "ReliabilityDisplay",
+    "TabularEncoder",
+    "TemperatureScaling",
+    "__version__",
+    "calibration",
+    "datasets",
+    "metrics",
+    "neural",
+    "plots",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"skcal.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'skcal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
