@@ -1,0 +1,13 @@
+"""How far predicted probabilities can be trusted: proper scores, binned errors and curves."""
+
+from skcal.metrics._curve import ReliabilityCurve, reliability_curve
+from skcal.metrics._ece import expected_calibration_error
+from skcal.metrics._proper import brier_score_loss, log_loss
+
+__all__ = [
+    "ReliabilityCurve",
+    "brier_score_loss",
+    "expected_calibration_error",
+    "log_loss",
+    "reliability_curve",
+]

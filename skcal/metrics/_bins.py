@@ -1,0 +1,100 @@
+"""Binning of probabilities: pure functions shared by the errors and the curve.
+
+Bins are closed on the right, ``(lower, upper]``, and the first one on both sides, as in Guo
+et al. (2017) and scikit-learn: 0 falls into the first bin and 1 into the last.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal
+
+import numpy as np
+
+from skcal._validation import FloatArray, IntArray
+
+Strategy = Literal["uniform", "quantile"]
+
+# Probabilities that agree to this many decimals count as equal when bins are made. 1 - 0.7
+# and 0.3 differ in the last bit, and that bit must not move a row to another bin.
+_DECIMALS = 12
+# The same for shares of the total weight: cumulative sums of non-integer weights round.
+_SHARE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class BinStatistics:
+    """What each bin holds; arrays of shape (n_bins,)."""
+
+    weight: FloatArray
+    """Sum of the weights."""
+    count: IntArray
+    """Number of rows with a weight above zero."""
+    mean_confidence: FloatArray
+    """Weighted mean probability; NaN in an empty bin."""
+    event_rate: FloatArray
+    """Weighted frequency of the event; NaN in an empty bin."""
+    effective_count: FloatArray
+    """``(sum w)^2 / sum w^2``: the rows that equal weights would need; 0 in an empty bin."""
+
+
+def bin_edges(
+    confidence: FloatArray, weights: FloatArray, n_bins: int, strategy: str
+) -> FloatArray:
+    """Return increasing edges from 0 to 1.
+
+    ``"uniform"`` gives `n_bins` bins of equal width. ``"quantile"`` gives bins of about equal
+    weight whose inner edges are observed probabilities, the smallest at which the share of
+    the weight reaches 1/n_bins, 2/n_bins, ... Rows that tie share a bin, so ties may leave
+    fewer than `n_bins` bins, none of them empty.
+    """
+    if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
+        raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
+    if strategy == "uniform":
+        return np.linspace(0.0, 1.0, int(n_bins) + 1)
+    if strategy != "quantile":
+        raise ValueError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
+    counted = weights > 0
+    values, inverse = np.unique(np.round(confidence[counted], _DECIMALS), return_inverse=True)
+    reached = np.cumsum(np.bincount(inverse, weights[counted]))
+    wanted = np.arange(1, n_bins) / n_bins - _SHARE_TOLERANCE
+    inner = np.unique(values[np.searchsorted(reached / reached[-1], wanted)])
+    # An edge at the largest value would leave an empty bin above it.
+    return np.concatenate([[0.0], inner[inner < values[-1]], [1.0]])
+
+
+def assign_bins(confidence: FloatArray, edges: FloatArray) -> IntArray:
+    """Return the bin of each probability."""
+    inner = np.round(edges[1:-1], _DECIMALS)
+    return np.searchsorted(inner, np.round(confidence, _DECIMALS), side="left")
+
+
+def bin_statistics(
+    confidence: FloatArray, event: FloatArray, weights: FloatArray, edges: FloatArray
+) -> BinStatistics:
+    """Return what each bin holds."""
+    n_bins = len(edges) - 1
+    index = assign_bins(confidence, edges)
+
+    def total(values: FloatArray) -> FloatArray:
+        return np.bincount(index, values, minlength=n_bins).astype(np.float64, copy=False)
+
+    weight = total(weights)
+    filled = weight > 0
+    divisor = np.where(filled, weight, np.nan)
+    # Squares of shares within a bin neither overflow nor vanish, whatever the weights' scale.
+    share = weights / np.where(filled, weight, 1.0)[index]
+    squares = total(share**2)
+    return BinStatistics(
+        weight=weight,
+        count=total((weights > 0).astype(np.float64)).astype(np.intp),
+        mean_confidence=total(weights * confidence) / divisor,
+        event_rate=total(weights * event) / divisor,
+        effective_count=np.divide(1.0, squares, out=np.zeros(n_bins), where=filled),
+    )
+
+
+def binned_error(weight: FloatArray, confidence: FloatArray, rate: FloatArray) -> float:
+    """Return the weighted mean of ``|confidence - rate|`` over the bins that are not empty."""
+    filled = weight > 0
+    gap = np.abs(confidence[filled] - rate[filled])
+    return float(np.average(gap, weights=weight[filled]))

@@ -1,0 +1,59 @@
+"""The panel of counts below a diagram, shared by all displays on the same axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Under this name an axes remembers its panel and what the diagram is about. Shared axes would
+# not do to find the panel again: in subplots(sharex=True) all of them share.
+_MEMORY = "_skcal_count_panel"
+_HEIGHTS = (4, 1)
+_GAP = 0.06
+
+
+def count_panel(ax: Axes, xlabel: str) -> Axes:
+    """Return the panel of counts of an axes, cut off its lower end on the first call.
+
+    Raises
+    ------
+    ValueError
+        If the axes already shows a diagram with another x label.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    known: tuple[Axes, str] | None = getattr(ax, _MEMORY, None)
+    if known is None or known[0] not in ax.figure.axes:
+        panel = _split(ax)
+    elif not ax.has_data():  # cleared by the user: start afresh
+        panel = known[0]
+        panel.clear()
+    elif known[1] == xlabel:
+        return known[0]
+    else:
+        raise ValueError(
+            f"These axes show a diagram of {known[1]!r}; one of {xlabel!r} would be misread "
+            "there. Draw it on axes of its own."
+        )
+    panel.set(xlabel=xlabel, ylabel="Count")
+    panel.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
+    ax.tick_params(labelbottom=False)
+    setattr(ax, _MEMORY, (panel, xlabel))
+    return panel
+
+
+def _split(ax: Axes) -> Axes:
+    """Shrink an axes and return a new one in the place that became free below it."""
+    place = ax.get_subplotspec()
+    if place is not None:
+        # A grid inside the cell, unlike a divider, is understood by every layout engine.
+        grid = place.subgridspec(2, 1, height_ratios=_HEIGHTS, hspace=_GAP)
+        ax.set_subplotspec(grid[0])
+        return ax.figure.add_subplot(grid[1], sharex=ax)
+    left, bottom, width, height = ax.get_position(original=True).bounds
+    unit = height / (sum(_HEIGHTS) * (1 + _GAP / 2))
+    above = height - _HEIGHTS[0] * unit
+    ax.set_position((left, bottom + above, width, height - above))
+    return ax.figure.add_axes((left, bottom, width, _HEIGHTS[1] * unit), sharex=ax)
