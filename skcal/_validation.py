@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
 from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -150,13 +149,34 @@ def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
         If labels are missing, continuous or not one-dimensional.
     """
     labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional; got shape {labels.shape}.")
     if labels.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in labels.ravel()])
-        if missing.any():
-            raise ValueError(f"{name} has a missing label in row {int(np.argmax(missing))}.")
-    labels = column_or_1d(labels, warn=False)
-    check_classification_targets(labels)
+        missing = np.array([_is_missing(value) for value in labels], dtype=bool)
+    elif labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    else:
+        missing = np.zeros(len(labels), dtype=bool)
+    if missing.any():
+        raise ValueError(f"{name} has a missing label in row {int(np.argmax(missing))}.")
+    if labels.dtype.kind not in "biufOUS" or (
+        labels.dtype.kind == "f" and (labels != np.floor(labels)).any()
+    ):
+        raise ValueError(
+            f"Unknown label type: {name} must hold classes (strings, booleans or whole numbers), "
+            f"not {'fractions' if labels.dtype.kind == 'f' else labels.dtype}."
+        )
     return labels
+
+
+def _is_missing(value: Any) -> bool:
+    # None, NaN, NaT and pandas.NA: the last refuses to be compared.
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
 
 
 def resolve_classes(
@@ -188,7 +208,7 @@ def resolve_classes(
     """
     found = np.unique(check_labels(y))
     if classes is not None:
-        given = column_or_1d(np.asarray(classes))
+        given = check_labels(classes, name="classes")
         if len(given) != n_classes:
             raise ValueError(
                 f"There are {n_classes} score columns but {len(given)} classes were given."
@@ -204,7 +224,7 @@ def resolve_classes(
         return given
     if len(found) == n_classes:
         return found
-    if columns_are_codes and found.dtype.kind in "iub" and found[0] >= 0 and found[-1] < n_classes:
+    if columns_are_codes and found.dtype.kind in "iubf" and found[0] >= 0 and found[-1] < n_classes:
         return np.arange(n_classes)
     raise ValueError(
         f"The labels hold {len(found)} classes but there are {n_classes} score columns; "

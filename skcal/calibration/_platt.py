@@ -1,0 +1,109 @@
+"""Platt scaling."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from skcal._validation import FloatArray, IntArray
+from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
+
+
+class PlattScaling(OneVsRestMap):
+    r"""Fit a logistic curve to the log-odds.
+
+    .. math:: q = \sigma(a s + b), \qquad s = \ln \frac{p}{1-p},
+
+    for the second of two classes; with more classes one curve per class against the rest,
+    divided by their sum. The log-loss is minimised against Platt's smoothed targets
+    :math:`(n_+ + 1)/(n_+ + 2)` and :math:`1/(n_- + 2)`, which keep it finite on separable
+    rows. Working on log-odds, it contains the identity (a = 1, b = 0).
+
+    Parameters
+    ----------
+    input : {"proba", "logits"}, default="proba"
+        What the scores are. It is never guessed from their values.
+    eps : "auto" or float, default="auto"
+        Smallest probability told apart from zero in ``input="proba"``.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_maps,)
+        Slope :math:`a` of each curve: one for two classes, one per class otherwise. 1 for
+        a class without rows.
+    intercept_ : ndarray of shape (n_maps,)
+        Intercept :math:`b`.
+    classes_ : ndarray of shape (n_classes,)
+        The class of each column.
+    n_features_in_ : int
+        Number of score columns.
+    n_iter_ : int
+        Most iterations of the optimiser over the curves.
+    converged_ : bool
+        Whether the optimiser reached its tolerance for each curve.
+    loss_, baseline_loss_ : float
+        Mean log-loss in nats on the rows of ``fit``, after and before calibration.
+
+    See Also
+    --------
+    TemperatureScaling : One parameter, and the safer choice with more than two classes.
+
+    References
+    ----------
+    J. Platt, "Probabilistic outputs for support vector machines and comparisons to
+    regularized likelihood methods", Advances in Large Margin Classifiers, 1999.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcal.calibration import PlattScaling
+    >>> rng = np.random.default_rng(0)
+    >>> odds = rng.normal(size=2000)
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-(0.5 * odds - 1)))
+    >>> platt = PlattScaling(input="logits").fit(odds, y)
+    >>> platt.coef_.round(1), platt.intercept_.round(1)
+    (array([0.5]), array([-1.]))
+    """
+
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
+        self.n_iter_, self.converged_ = 0, True
+        super()._fit(log_proba, codes, weights)
+        lines = [(1.0, 0.0) if learned is None else learned for learned in self.maps_]
+        self.coef_, self.intercept_ = (np.array(part) for part in zip(*lines, strict=True))
+        if not self.converged_:
+            warnings.warn(
+                "PlattScaling stopped before it converged; look at the scores for extreme values.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+        targets = smoothed_targets(hit, weights)
+        share = weights / weights.sum()
+        # Of unit size, so that slope and intercept are of one size whatever the scores' scale.
+        scale = max(float(np.sqrt(share @ log_odds**2)), np.finfo(float).tiny)
+        x = log_odds / scale
+
+        def objective(line: FloatArray) -> tuple[float, FloatArray]:
+            z = line[0] * x + line[1]
+            loss = share @ (np.logaddexp(0, z) - targets * z)
+            residual = share * (expit(z) - targets)
+            return float(loss), np.array([residual @ x, residual.sum()])
+
+        result = minimize(
+            objective,
+            np.array([scale, 0.0]) if scale < 1e2 else np.array([1.0, 0.0]),
+            jac=True,
+            method="L-BFGS-B",
+            options={"ftol": 1e-14, "gtol": 1e-9, "maxiter": 1000},
+        )
+        self.n_iter_ = max(self.n_iter_, int(result.nit))
+        self.converged_ &= bool(result.success)
+        return float(result.x[0] / scale), float(result.x[1])
+
+    def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
+        slope, intercept = learned
+        return slope * log_odds + intercept

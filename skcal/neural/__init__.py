@@ -1,0 +1,16 @@
+"""Networks that train calibrated: needs torch, and loads it."""
+
+from skcal.neural.modules import MLP, Dropout
+from skcal.neural.nescal import Homophily, NeSCalClassifier, NeSCalMLP
+from skcal.neural.net import NetClassifier
+from skcal.neural.smoothing import NeighborhoodSmoothing
+
+__all__ = [
+    "MLP",
+    "Dropout",
+    "Homophily",
+    "NeSCalClassifier",
+    "NeSCalMLP",
+    "NeighborhoodSmoothing",
+    "NetClassifier",
+]

@@ -1,0 +1,343 @@
+"""Neighborhood Smoothing: the penalty, its cache of predictions and its graph."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import log_softmax
+
+from skcal.neural._graph import knn_graph, permute_graph, random_graph
+
+Graph = Literal["knn", "random", "permuted"]
+Target = Literal["mean", "each"]
+Reduction = Literal["pca", "umap"]
+
+
+def jsd_to_neighbors(logits: Tensor, neighbor_log_proba: Tensor, *, target: Target) -> Tensor:
+    r"""Jensen-Shannon divergence of each row's prediction to its neighbours'.
+
+    With :math:`p = \mathrm{softmax}(z)` and :math:`m = (p + q)/2`,
+
+    .. math:: JSD(p, q) = \tfrac12 KL(p \| m) + \tfrac12 KL(q \| m) \in [0, \ln 2].
+
+    ``target="each"`` averages it over the neighbours' predictions :math:`q_j`;
+    ``target="mean"`` measures it to their mean, which is never larger.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (B, K)
+        The rows' own logits; the only input that gets a gradient.
+    neighbor_log_proba : Tensor of shape (B, k, K)
+        Log-probabilities of the neighbours, constants.
+    target : {"mean", "each"}
+
+    Returns
+    -------
+    Tensor of shape (B,)
+        In nats.
+
+    Notes
+    -----
+    The gradient has a closed form, :math:`\partial JSD/\partial z = p (g - \langle p, g
+    \rangle)` with :math:`g = \tfrac12 \ln(p/m)`, and is computed in the forward pass, so that
+    nothing of size B x k x K is kept for the backward one.
+    """
+    with torch.no_grad():
+        log_p = log_softmax(logits, dim=1)
+        divergence, gradient = _jsd_and_gradient(log_p, neighbor_log_proba, target)
+    return _WithGradient.apply(logits, divergence, gradient)
+
+
+def _jsd_and_gradient(
+    log_p: Tensor, neighbor_log_proba: Tensor, target: Target
+) -> tuple[Tensor, Tensor]:
+    """Return the divergence of each row, and its gradient with respect to the logits."""
+    # With s = p + q and its logarithm, 2 JSD = <p, ln p> + <q, ln q> - <s, ln s> + 2 ln 2.
+    # Keeping p above zero keeps every logarithm finite.
+    tiny = torch.finfo(log_p.dtype).tiny
+    p = log_p.exp().clamp_(min=tiny)
+    q = neighbor_log_proba.exp()
+    if target == "mean":
+        q = q.mean(dim=1)
+        s = p + q
+        log_s = s.log()
+        terms = q.clamp(min=tiny).log_().mul_(q).addcmul_(s, log_s, value=-1)
+    else:
+        s = q + p.unsqueeze(1)
+        each_log_s = s.log()
+        log_s = each_log_s.mean(dim=1)
+        terms = q.mul_(neighbor_log_proba).addcmul_(s, each_log_s, value=-1).mean(dim=1)
+    log_ratio = log_p - log_s
+    divergence = terms.addcmul_(p, log_p).sum(dim=1).mul_(0.5).add_(math.log(2))
+    expected = (p * log_ratio).sum(dim=1, keepdim=True)
+    gradient = log_ratio.sub_(expected).mul_(p).mul_(0.5)
+    # Rounding can push a divergence of nearly equal rows below zero.
+    return divergence.clamp_(min=0), gradient
+
+
+class _WithGradient(torch.autograd.Function):
+    """A value that was computed together with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_output.unsqueeze(-1), None, None
+
+
+class NeighborhoodSmoothing:
+    r"""The NeSCal regulariser, for a training loop of one's own.
+
+    Training on :math:`CE + \lambda \cdot` ``penalty`` pulls each row's prediction towards
+    the cached predictions of its nearest neighbours in the network's own embedding. The
+    cache is a constant for the gradient, is read before it is written, and costs no
+    additional forward pass.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=10
+        Neighbours per row, clipped to the number of other rows.
+    target : {"mean", "each"}, default="mean"
+        Divergence to the mean of the neighbours' predictions, or to each one, averaged (the
+        published form).
+    cache_decay : float in [0, 1), default=0.7
+        Weight of the past in the cache, an exponential moving average of each row's
+        predictions; 0 keeps the last prediction (the published form).
+    graph : {"knn", "random", "permuted"}, default="knn"
+        Nearest neighbours, or one of two controls: uniformly drawn rows, or the
+        nearest-neighbour graph with its rows relabelled at random.
+    reduction : {None, "pca", "umap"}, default=None
+        Reduce embeddings before the search. "umap" needs the extra ``skcal[umap]``.
+    n_components : int, default=16
+        Dimensions kept by a reduction.
+    random_state : int, default=0
+        Seed of the graphs and of the reductions.
+
+    Attributes
+    ----------
+    neighbors_ : Tensor of shape (n_rows, k), int64
+        Neighbours of each row.
+    log_proba_ : Tensor of shape (n_rows, n_classes) or None
+        The cache: log-probabilities in nats.
+
+    See Also
+    --------
+    NeSCalClassifier : The same training as a scikit-learn classifier.
+
+    Notes
+    -----
+    Cosine similarity on PCA components differs from cosine on the embedding itself, since
+    PCA centres it.
+
+    References
+    ----------
+    I. Horowitz and A. Gal, "Neighborhood Smoothing for Calibration", arXiv:2610.09020. The
+    moving average, the mean target and the refreshed graph are this package's own variants.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from torch.nn.functional import cross_entropy
+    >>> from skcal import NeighborhoodSmoothing
+    >>> g = torch.Generator().manual_seed(0)
+    >>> X = torch.randn(200, 5, generator=g)
+    >>> y = (X[:, 0] > 0).long()
+    >>> body, head = nn.Sequential(nn.Linear(5, 16), nn.ReLU()), nn.Linear(16, 2)
+    >>> optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=0.01)
+    >>> smoothing = NeighborhoodSmoothing(n_neighbors=10)
+    >>> for epoch in range(10):
+    ...     if epoch in (2, 7):  # after the warm-up, and again five epochs later
+    ...         with torch.no_grad():
+    ...             _ = smoothing.update_graph(body(X), head(body(X)))
+    ...     for rows in torch.randperm(200, generator=g).split(50):
+    ...         logits = head(body(X[rows]))
+    ...         loss = cross_entropy(logits, y[rows])
+    ...         if epoch >= 2:
+    ...             loss = loss + 3.0 * smoothing.penalty(logits, rows)
+    ...         optimizer.zero_grad()
+    ...         loss.backward()
+    ...         optimizer.step()
+    >>> smoothing.neighbors_.shape
+    torch.Size([200, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 10,
+        target: Target = "mean",
+        cache_decay: float = 0.7,
+        graph: Graph = "knn",
+        reduction: Reduction | None = None,
+        n_components: int = 16,
+        random_state: int = 0,
+    ) -> None:
+        if target not in ("mean", "each"):
+            raise ValueError(f"target must be 'mean' or 'each'; got {target!r}.")
+        if graph not in ("knn", "random", "permuted"):
+            raise ValueError(f"graph must be 'knn', 'random' or 'permuted'; got {graph!r}.")
+        if reduction not in (None, "pca", "umap"):
+            raise ValueError(f"reduction must be None, 'pca' or 'umap'; got {reduction!r}.")
+        if not 0 <= cache_decay < 1:
+            raise ValueError(f"cache_decay must lie in [0, 1); got {cache_decay!r}.")
+        if n_neighbors < 1:
+            raise ValueError(f"n_neighbors must be at least 1; got {n_neighbors!r}.")
+        self.n_neighbors = n_neighbors
+        self.target = target
+        self.cache_decay = cache_decay
+        self.graph = graph
+        self.reduction = reduction
+        self.n_components = n_components
+        self.random_state = random_state
+        self.log_proba_: Tensor | None = None
+        self._unknown: Tensor | None = None
+
+    @torch.no_grad()
+    def update_graph(
+        self, embeddings: Tensor, logits: Tensor | None = None
+    ) -> "NeighborhoodSmoothing":
+        """Build the graph anew from the embeddings of all training rows.
+
+        Parameters
+        ----------
+        embeddings : Tensor of shape (n_rows, d)
+            Computed in eval mode.
+        logits : Tensor of shape (n_rows, n_classes), optional
+            The network's logits for the same rows, which enter the cache. Without them the
+            first pass of :meth:`penalty` over all rows fills the cache, at no penalty.
+
+        Returns
+        -------
+        self
+        """
+        n = len(embeddings)
+        if self._unknown is not None and len(self._unknown) != n:
+            raise ValueError(
+                f"The cache holds {len(self._unknown)} rows and the embeddings {n}; use a new "
+                "NeighborhoodSmoothing for other rows."
+            )
+        if self._unknown is None:
+            self._unknown = torch.ones(n, dtype=torch.bool, device=embeddings.device)
+            self._n_unknown = n
+        if self.graph == "random":
+            self.neighbors_ = random_graph(n, self.n_neighbors, seed=self.random_state)
+            self.neighbors_ = self.neighbors_.to(embeddings.device)
+        else:
+            Z = reduce_embeddings(embeddings, self.reduction, self.n_components, self.random_state)
+            self.neighbors_ = knn_graph(Z, self.n_neighbors, seed=self.random_state)
+            if self.graph == "permuted":
+                self.neighbors_ = permute_graph(self.neighbors_, seed=self.random_state)
+        if logits is not None:
+            self._write(torch.arange(n, device=logits.device), log_softmax(logits, dim=1))
+        return self
+
+    def penalty(self, logits: Tensor, index: Tensor, *, weight: Tensor | None = None) -> Tensor:
+        """Mean divergence of a batch to its neighbours, then record the batch in the cache.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (B, n_classes)
+            With gradient.
+        index : Tensor of shape (B,), int64
+            Which training rows these are.
+        weight : Tensor of shape (B,), optional
+            Row weights of the mean.
+
+        Returns
+        -------
+        Tensor of shape ()
+            In nats, between 0 and ln 2, differentiable with respect to ``logits``.
+        """
+        if self._unknown is None:
+            raise RuntimeError("Call update_graph before penalty.")
+        with torch.no_grad():
+            log_p = log_softmax(logits, dim=1)
+            if self._n_unknown:
+                divergence, gradient = log_p.new_zeros(len(log_p)), torch.zeros_like(log_p)
+            else:
+                divergence, gradient = _jsd_and_gradient(log_p, self._read(index), self.target)
+            self._write(index, log_p)
+            # Mean and gradient in one: the rows' shares of the mean are constants.
+            share = (
+                torch.full_like(divergence, 1 / len(log_p))
+                if weight is None
+                else weight / weight.sum()
+            )
+            mean, gradient = divergence @ share, gradient.mul_(share.unsqueeze(1))
+        return _WithGradient.apply(logits, mean, gradient)
+
+    def homophily(self, y: Tensor) -> tuple[float, float]:
+        """Share of neighbours that have the row's own label, and the share expected by chance.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n_rows,), int64
+            Class codes.
+
+        Returns
+        -------
+        share : float
+        chance : float
+            Share for neighbours drawn uniformly among the other rows.
+        """
+        share = (y[self.neighbors_] == y.unsqueeze(1)).double().mean().item()
+        counts, n = torch.bincount(y).double(), len(y)
+        return share, (counts * (counts - 1)).sum().item() / (n * (n - 1))
+
+    def _read(self, index: Tensor) -> Tensor:
+        """Return the cached log-probabilities of each row's neighbours, (B, k, K)."""
+        assert self.log_proba_ is not None
+        rows = self.neighbors_.index_select(0, index)
+        return self.log_proba_.index_select(0, rows.view(-1)).view(*rows.shape, -1)
+
+    def _write(self, index: Tensor, log_p: Tensor) -> None:
+        assert self._unknown is not None
+        if self.log_proba_ is None:
+            self.log_proba_ = log_p.new_zeros(len(self._unknown), log_p.shape[1])
+        if self.cache_decay and self._n_unknown == 0:
+            past = self.log_proba_.index_select(0, index).add_(math.log(self.cache_decay))
+            log_p = torch.logaddexp(past, log_p + math.log1p(-self.cache_decay))
+        self.log_proba_.index_copy_(0, index, log_p)
+        if self._n_unknown:
+            self._unknown[index] = False
+            self._n_unknown = int(self._unknown.sum())
+
+
+def reduce_embeddings(
+    embeddings: Tensor, reduction: Reduction | None, n_components: int, seed: int
+) -> Tensor:
+    """Return embeddings with at most ``n_components`` dimensions.
+
+    Raises
+    ------
+    ImportError
+        If "umap" is asked for and umap-learn is not installed.
+    """
+    if reduction is None or embeddings.shape[1] <= n_components:
+        return embeddings
+    Z = embeddings.detach().cpu().numpy()
+    if reduction == "pca":
+        from sklearn.decomposition import PCA
+
+        reduced = PCA(min(n_components, *Z.shape), svd_solver="covariance_eigh").fit_transform(Z)
+    else:
+        try:
+            from umap import UMAP
+        except ImportError as error:
+            raise ImportError(
+                "reduction='umap' needs umap-learn; install it with pip install 'skcal[umap]'."
+            ) from error
+        reduced = UMAP(
+            n_components=min(n_components, len(Z) - 2), random_state=seed, n_jobs=1
+        ).fit_transform(Z)
+    reduced = np.ascontiguousarray(reduced, dtype=Z.dtype)
+    return torch.from_numpy(reduced).to(embeddings.device)
