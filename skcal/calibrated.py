@@ -29,7 +29,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from skcal._validation import FloatArray, check_weights, log_probabilities
+from skcal._validation import FloatArray, Input, check_weights, log_probabilities
 from skcal.calibration import BaseCalibrator, make_calibrator
 
 _FOLDS = 5
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
     """What a classifier says of some rows, and of which kind it is."""
 
     values: Any
-    kind: str  # "logits" or "proba"
+    kind: Input
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -216,13 +216,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             Columns in the order of ``classes_``; rows sum to one.
         """
         check_is_fitted(self)
-        mean = 0.0
+        mean = np.zeros((_num_samples(X), len(self.classes_)))
         for pair in self.calibrated_classifiers_:
             scores = read_scores(pair.estimator, X, self.response)
-            proba = np.zeros((_num_samples(X), len(self.classes_)))
             known = np.searchsorted(self.classes_, pair.estimator.classes_)
-            proba[:, known] = pair.calibrator.predict_proba(_as_input(pair.calibrator, scores))
-            mean = mean + proba
+            mean[:, known] += pair.calibrator.predict_proba(_as_input(pair.calibrator, scores))
         return mean / len(self.calibrated_classifiers_)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -277,8 +275,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if loss < _SUSPICIOUS_LOSS and len(y) >= _SUSPICIOUS_ROWS:
             warnings.warn(
                 f"The frozen estimator predicts its {len(y)} calibration rows almost without error "
-                f"(log-loss {loss:.2g}). If it was trained on them, nothing is calibrated: use rows "
-                "that it has not seen.",
+                f"(log-loss {loss:.2g}). If it was trained on them, nothing is calibrated: use "
+                "rows that it has not seen.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -362,8 +360,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 estimator_params["sample_weight"] = weights
             else:
                 warnings.warn(
-                    f"{type(self.estimator).__name__} takes no sample_weight: it is trained without "
-                    "weights, and only the calibrator uses them.",
+                    f"{type(self.estimator).__name__} takes no sample_weight: it is trained "
+                    "without weights, and only the calibrator uses them.",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -467,7 +465,7 @@ def _classes_of(estimator: Any) -> NDArray[Any]:
     return np.asarray(classes)
 
 
-def _set_input(calibrator: Any, kind: str) -> None:
+def _set_input(calibrator: Any, kind: Input) -> None:
     if isinstance(calibrator, BaseCalibrator):
         calibrator.set_params(input=kind)
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcal._validation import (
     FloatArray,
+    Input,
     IntArray,
     check_weights,
     encode_labels,
@@ -46,7 +47,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         "eps": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
     }
 
-    def __init__(self, *, input: str = "proba", eps: Any = "auto") -> None:
+    def __init__(self, *, input: Input = "proba", eps: Any = "auto") -> None:
         self.input = input
         self.eps = eps
 

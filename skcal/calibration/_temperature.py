@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from skcal._validation import FloatArray, IntArray
+from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator, mean_log_loss
 
 
@@ -94,7 +94,7 @@ class TemperatureScaling(BaseCalibrator):
     def __init__(
         self,
         *,
-        input: str = "proba",
+        input: Input = "proba",
         shrinkage: float = 10.0,
         bounds: tuple[float, float] = (1e-7, 1e7),
         eps: Any = "auto",

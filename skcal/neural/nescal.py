@@ -13,7 +13,7 @@ from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Rows
 from skcal.neural.modules import MLP
 from skcal.neural.net import NetClassifier
-from skcal.neural.smoothing import NeighborhoodSmoothing
+from skcal.neural.smoothing import Graph, NeighborhoodSmoothing, Reduction, Target
 
 # The automatic refresh: a graph every five epochs, or one epoch per this many rows.
 _ROWS_PER_EPOCH_BETWEEN_GRAPHS = 10_000
@@ -202,12 +202,12 @@ class NeSCalClassifier(NetClassifier):
         n_neighbors: int = 10,
         warmup: float = 0.1,
         schedule: str = "constant",
-        target: str = "mean",
+        target: Target = "mean",
         cache_decay: float = 0.7,
         refresh: Any = "auto",
-        graph: str = "knn",
+        graph: Graph = "knn",
         embedding: str = "penultimate",
-        reduction: str | None = None,
+        reduction: Reduction | None = None,
         n_components: int = 16,
         keep_graph: bool = False,
         criterion: Any = nn.CrossEntropyLoss,
@@ -276,8 +276,9 @@ class NeSCalClassifier(NetClassifier):
         *args, **params
             Passed to the constructor; they override the published form.
         """
-        form = {"target": "each", "cache_decay": 0.0, "refresh": None}
-        return cls(*args, **(form | {"warmup": 0.2, "smoothing": 1.0} | params))
+        form: dict[str, Any] = {"target": "each", "cache_decay": 0.0, "refresh": None}
+        ours: dict[str, Any] = {"warmup": 0.2, "smoothing": 1.0}
+        return cls(*args, **(form | ours | params))
 
     # -- the smoothing, hooked into the training loop -------------------------------------
 
@@ -297,34 +298,25 @@ class NeSCalClassifier(NetClassifier):
         if self._weight > 0 and self._graph_is_due(epoch, len(dataset_train)):
             self._update_graph(dataset_train)
 
-    def run_single_epoch(
-        self, iterator: Any, training: bool, prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        """Record the parts of the loss beside their sum."""
-        if training:
-            self._parts: list[tuple[Tensor, ...]] = []
-        super().run_single_epoch(iterator, training, prefix, *args, **kwargs)
-        if training:
-            parts = torch.tensor(self._parts, dtype=torch.float64)
-            ce, penalty = (parts[:, 2] @ parts[:, :2] / parts[:, 2].sum()).tolist()
-            self.history.record("ce", ce)
-            self.history.record("penalty", penalty)
-            self.history.record("smoothing", self._weight if self._smoother else 0.0)
-
     def get_loss(
         self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False
     ) -> Tensor:
         """Return the weighted mean loss of a batch, with the penalty in training."""
         loss = super().get_loss(y_pred, y_true, X=X, training=training)
-        if not training:
+        if not training or self._smoother is None:
             return loss
-        weight = X["weight"].to(y_pred)
+        penalty = self._smoother.penalty(
+            y_pred, X["index"].to(y_pred.device), weight=X["weight"].to(y_pred)
+        )
+        self._loss_parts["penalty"] = penalty.detach()
+        return torch.add(loss, penalty, alpha=self._weight)
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Record the weight in force, and that without a graph no penalty was measured."""
+        self.history.record("smoothing", self._weight)
         if self._smoother is None:
-            self._parts.append((loss.detach(), weight.new_tensor(math.nan), weight.sum()))
-            return loss
-        penalty = self._smoother.penalty(y_pred, X["index"].to(y_pred.device), weight=weight)
-        self._parts.append((loss.detach(), penalty.detach(), weight.sum()))
-        return loss + self._weight * penalty
+            self.history.record("penalty", math.nan)
+        super().on_epoch_end(net, **kwargs)
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Describe the graph, then drop it."""
@@ -516,12 +508,12 @@ class NeSCalMLP(NeSCalClassifier):
         n_neighbors: int = 10,
         warmup: float = 0.1,
         schedule: str = "constant",
-        target: str = "mean",
+        target: Target = "mean",
         cache_decay: float = 0.7,
         refresh: Any = "auto",
-        graph: str = "knn",
+        graph: Graph = "knn",
         embedding: str = "penultimate",
-        reduction: str | None = None,
+        reduction: Reduction | None = None,
         n_components: int = 16,
         keep_graph: bool = False,
         criterion: Any = nn.CrossEntropyLoss,

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -57,11 +57,14 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
     with ``smoothing=0`` for plain training.
     """
 
+    _output_checked: bool
+    callbacks_: list[tuple[str, Any]]
+
     history_ = _private("history_")
     initialized_ = _private("initialized_")
     virtual_params_ = _private("virtual_params_")
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "lr": [Interval(Real, 0, None, closed="neither")],
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left"), Options(Integral, {-1})],
@@ -194,9 +197,7 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
         """Build the callbacks; without validation rows there is nothing to stop early on."""
         super().initialize_callbacks()
         if not getattr(self, "_validates", True):
-            self.callbacks_ = [
-                (name, callback) for name, callback in self.callbacks_ if name != "early_stopping"
-            ]
+            self.callbacks_ = [pair for pair in self.callbacks_ if pair[0] != "early_stopping"]
         return self
 
     def get_params_for(self, prefix: str) -> dict[str, Any]:
@@ -278,41 +279,49 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
     ) -> Tensor:
         """Return the weighted mean loss of a batch; the log-loss when validating."""
         weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
-        loss = self.criterion_ if training else _log_loss_rows
-        return (weight * loss(y_pred, y_true)).sum() / weight.sum()
+        rows = self.criterion_(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
+        loss = weight @ rows / weight.sum()
+        self._loss_parts = {"ce": loss.detach()}
+        return loss
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Callable[..., Any], **params: Any
     ) -> None:
-        """Run one pass over the batches and record its weighted mean loss.
+        """Run one pass over the batches and record the weighted means of its losses.
 
-        skorch records every batch; here an epoch is summed up as tensors and read once.
+        skorch reads every batch's loss; here they stay tensors until the epoch is over.
         """
         if iterator is None:
             return
-        total, weights, correct = 0.0, 0.0, 0.0
-        n_batches = 0
+        parts: dict[str, list[Tensor]] = {"weight": [], f"{prefix}_loss": []}
         for batch in iterator:
             self.notify("on_batch_begin", batch=batch, training=training)
             step = step_fn(batch, **params)
             self.notify("on_batch_end", batch=batch, training=training, **step)
             weight = batch[0]["weight"]
-            weights += weight.sum()
-            total += step["loss"].detach() * weight.sum()
-            n_batches += 1
-            if not training:
+            parts["weight"].append(weight.sum())
+            parts[f"{prefix}_loss"].append(step["loss"].detach())
+            if training:
+                for name, part in self._loss_parts.items():
+                    parts.setdefault(name, []).append(part)
+            else:
                 hits = step["y_pred"].argmax(dim=1).cpu() == batch[1]
-                correct += (weight * hits).sum()
-        loss = float(total / weights)
+                parts.setdefault("valid_acc", []).append(weight @ hits.to(weight) / weight.sum())
+        weights = torch.stack(parts.pop("weight")).double()
+        weights /= weights.sum()
+        means = {
+            name: float(torch.stack(values).double().cpu() @ weights)
+            for name, values in parts.items()
+        }
+        loss = means[f"{prefix}_loss"]
         if not np.isfinite(loss):
             raise ValueError(
                 f"The {prefix} loss became {loss} in epoch {len(self.history)}; try a smaller "
                 f"learning rate than lr={self.lr}, and scale the inputs."
             )
-        self.history.record(f"{prefix}_loss", loss)
-        self.history.record(f"{prefix}_batch_count", n_batches)
-        if not training:
-            self.history.record(f"{prefix}_acc", float(correct / weights))
+        for name, mean in means.items():
+            self.history.record(name, mean)
+        self.history.record(f"{prefix}_batch_count", len(weights))
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Tensor]:
         """Take one step, having looked once whether the module returns logits."""
@@ -341,7 +350,7 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
     def _wants_encoder(self) -> bool:
         return self.encoder is not None and not (self.encoder == "auto" and self.module is not None)
 
-    def _encode_X(
+    def _encode(
         self, X: Any, *, reset: bool, sample_weight: NDArray[np.float64] | None = None
     ) -> NDArray[np.floating]:
         if not self._wants_encoder():
@@ -367,7 +376,7 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
             weights = {"sample_weight": sample_weight}
         encoder.fit(table, **weights)
         encoded = np.asarray(encoder.transform(table), dtype=self.dtype)
-        self.encoder_ = encoder
+        self.encoder_: Any = encoder
         return encoded
 
     def _rows(
@@ -393,7 +402,7 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
         y = _check_y(y, estimator=self)
         check_classification_targets(y)
         given = None if sample_weight is None else check_weights(sample_weight, X)
-        encoded = self._encode_X(X, reset=reset, sample_weight=given)
+        encoded = self._encode(X, reset=reset, sample_weight=given)
         check_consistent_length(encoded, y)
         if reset:
             self.n_inputs_ = encoded.shape[1]
@@ -561,31 +570,28 @@ class NetClassifier(CallbackSupportMixin, NeuralNetClassifier):
         return self
 
     def _train(self, rows: Rows, *, fresh: bool, epochs: int | None = None) -> None:
-        self._validates = rows.valid is not None
+        self._validates: bool = rows.valid is not None
         self._output_checked = False
-        rows_on_device = rows
         if fresh:
             self.initialize()
         else:
             self._seed_dropout()
             self.initialize_callbacks()
-        self.notify("on_train_begin", X=rows_on_device, y=None)
-        try:
-            self.fit_loop(rows_on_device, None, epochs=epochs)
-        except KeyboardInterrupt:
-            pass
-        self.notify("on_train_end", X=rows_on_device, y=None)
+        self.notify("on_train_begin", X=rows, y=None)
+        with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
+            self.fit_loop(rows, None, epochs=epochs)
+        self.notify("on_train_end", X=rows, y=None)
         self.n_iter_ = len(self.history)
-        losses = [epoch.get("valid_loss", np.nan) for epoch in self.history]
-        self.best_epoch_ = (
-            int(np.nanargmin(losses)) + 1 if np.isfinite(losses).any() else self.n_iter_
-        )
+        self.best_epoch_: int = self.n_iter_
+        if self._validates:
+            losses = [epoch.get("valid_loss", np.inf) for epoch in self.history]
+            self.best_epoch_ = int(np.argmin(losses)) + 1
 
     # -- predict -------------------------------------------------------------------------
 
     def _predict_rows(self, X: Any) -> Rows:
         check_is_fitted(self)
-        return X if is_dataset(X) else Rows(self._encode_X(X, reset=False))
+        return X if is_dataset(X) else Rows(self._encode(X, reset=False))
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         # skorch infers this from the criterion, which a trimmed network no longer has.

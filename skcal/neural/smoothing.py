@@ -1,15 +1,16 @@
 """Neighborhood Smoothing: the penalty, its cache of predictions and its graph."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import log_softmax
 
 from skcal.neural._graph import knn_graph, permute_graph, random_graph
+
+_FEW_CLASSES = 32
 
 Graph = Literal["knn", "random", "permuted"]
 Target = Literal["mean", "each"]
@@ -46,51 +47,62 @@ def jsd_to_neighbors(logits: Tensor, neighbor_log_proba: Tensor, *, target: Targ
     nothing of size B x k x K is kept for the backward one.
     """
     with torch.no_grad():
-        log_p = log_softmax(logits, dim=1)
-        divergence, gradient = _jsd_and_gradient(log_p, neighbor_log_proba, target)
-    return _WithGradient.apply(logits, divergence, gradient)
+        twice, gradient = _twice_jsd(
+            _log_proba(logits), _floor_(neighbor_log_proba.clone()), target
+        )
+        divergence, gradient = twice.mul_(0.5).clamp_(min=0), gradient.mul_(0.5)
+    return _with_gradient(logits, divergence, gradient)
 
 
-def _jsd_and_gradient(
-    log_p: Tensor, neighbor_log_proba: Tensor, target: Target
-) -> tuple[Tensor, Tensor]:
-    """Return the divergence of each row, and its gradient with respect to the logits."""
-    # With s = p + q and its logarithm, 2 JSD = <p, ln p> + <q, ln q> - <s, ln s> + 2 ln 2.
-    # Keeping p above zero keeps every logarithm finite.
-    tiny = torch.finfo(log_p.dtype).tiny
-    p = log_p.exp().clamp_(min=tiny)
-    q = neighbor_log_proba.exp()
+def _log_proba(logits: Tensor) -> Tensor:
+    if logits.shape[1] > _FEW_CLASSES:
+        return _floor_(log_softmax(logits, dim=1))
+    # torch does not vectorise a softmax along a short last dimension.
+    return _floor_(log_softmax(logits.T.contiguous(), dim=0).T.contiguous())
+
+
+def _floor_(log_proba: Tensor) -> Tensor:
+    # So low that it adds nothing to a sum, so high that its exponential is not zero: no
+    # logarithm of zero can follow.
+    return log_proba.clamp_(min=math.log(torch.finfo(log_proba.dtype).tiny) + 1)
+
+
+def _twice_jsd(log_p: Tensor, neighbor_log_q: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+    """Return 2 JSD of each row (B,), and its gradient with respect to the logits (B, K).
+
+    The neighbours' log-probabilities are overwritten. With s = p + q = 2m,
+    2 JSD = <p, ln(p/s)> + <q, ln(q/s)> + 2 ln 2.
+    """
+    p = log_p.exp()
     if target == "mean":
-        q = q.mean(dim=1)
-        s = p + q
-        log_s = s.log()
-        terms = q.clamp(min=tiny).log_().mul_(q).addcmul_(s, log_s, value=-1)
+        q = neighbor_log_q.exp_().mean(dim=1)
+        log_s = (p + q).log_()
+        own = torch.linalg.vecdot(q, q.log().sub_(log_s))
     else:
-        s = q + p.unsqueeze(1)
-        each_log_s = s.log()
+        q = neighbor_log_q.exp()
+        each_log_s = p.unsqueeze(1).add(q).log_()
         log_s = each_log_s.mean(dim=1)
-        terms = q.mul_(neighbor_log_proba).addcmul_(s, each_log_s, value=-1).mean(dim=1)
+        own = neighbor_log_q.sub_(each_log_s).mul_(q).sum(dim=(1, 2)).div_(q.shape[1])
     log_ratio = log_p - log_s
-    divergence = terms.addcmul_(p, log_p).sum(dim=1).mul_(0.5).add_(math.log(2))
-    expected = (p * log_ratio).sum(dim=1, keepdim=True)
-    gradient = log_ratio.sub_(expected).mul_(p).mul_(0.5)
-    # Rounding can push a divergence of nearly equal rows below zero.
-    return divergence.clamp_(min=0), gradient
+    expected = torch.linalg.vecdot(p, log_ratio)
+    gradient = log_ratio.sub_(expected.unsqueeze(1)).mul_(p)
+    return own.add_(expected).add_(2 * math.log(2)), gradient
 
 
-class _WithGradient(torch.autograd.Function):
-    """A value that was computed together with its gradient."""
+def _with_gradient(logits: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """Return a value of shape () or (B,) whose gradient with respect to the logits is known.
 
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        return value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad_output.unsqueeze(-1), None, None
+    The product of logits and gradient has that gradient; its value is then overwritten. A
+    function of Python's own would say the same and costs as much as the divergence itself.
+    """
+    rows = gradient.detach()
+    carrier = (
+        torch.dot(logits.reshape(-1), rows.reshape(-1))
+        if value.ndim == 0
+        else torch.linalg.vecdot(logits, rows)
+    )
+    with torch.no_grad():
+        return carrier.copy_(value)
 
 
 class NeighborhoodSmoothing:
@@ -237,7 +249,7 @@ class NeighborhoodSmoothing:
             if self.graph == "permuted":
                 self.neighbors_ = permute_graph(self.neighbors_, seed=self.random_state)
         if logits is not None:
-            self._write(torch.arange(n, device=logits.device), log_softmax(logits, dim=1))
+            self._write(torch.arange(n, device=logits.device), _log_proba(logits))
         return self
 
     def penalty(self, logits: Tensor, index: Tensor, *, weight: Tensor | None = None) -> Tensor:
@@ -260,20 +272,18 @@ class NeighborhoodSmoothing:
         if self._unknown is None:
             raise RuntimeError("Call update_graph before penalty.")
         with torch.no_grad():
-            log_p = log_softmax(logits, dim=1)
+            log_p = _log_proba(logits)
             if self._n_unknown:
-                divergence, gradient = log_p.new_zeros(len(log_p)), torch.zeros_like(log_p)
+                mean, gradient = log_p.new_zeros(()), torch.zeros_like(log_p)
             else:
-                divergence, gradient = _jsd_and_gradient(log_p, self._read(index), self.target)
+                # The mean and its gradient in one: the rows' shares of it are constants, and
+                # half of each share turns twice the divergence into once.
+                half = (torch.ones_like(index) if weight is None else weight).to(log_p)
+                half = half / half.sum().mul_(2)
+                twice, gradient = _twice_jsd(log_p, self._read(index), self.target)
+                mean, gradient = half.dot(twice).clamp_(min=0), gradient.mul_(half.unsqueeze(1))
             self._write(index, log_p)
-            # Mean and gradient in one: the rows' shares of the mean are constants.
-            share = (
-                torch.full_like(divergence, 1 / len(log_p))
-                if weight is None
-                else weight / weight.sum()
-            )
-            mean, gradient = divergence @ share, gradient.mul_(share.unsqueeze(1))
-        return _WithGradient.apply(logits, mean, gradient)
+        return _with_gradient(logits, mean, gradient)
 
     def homophily(self, y: Tensor) -> tuple[float, float]:
         """Share of neighbours that have the row's own label, and the share expected by chance.

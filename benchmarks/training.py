@@ -1,0 +1,179 @@
+"""CPU time of a training epoch against a raw torch loop, stock skorch and MLPClassifier.
+
+    python benchmarks/training.py
+
+One process, one thread, the contestants in turn within each round, so that a slow moment of
+the machine hits all of them; the table gives medians over rounds of the ratios. Times are
+processor seconds. Epochs are timed as the difference of a long and a short fit, so that
+set-up (imports, encoding, neighbour graphs) is left out; the graph is timed in graph.py.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sklearn.datasets import make_classification
+from sklearn.neural_network import MLPClassifier
+from skorch import NeuralNetClassifier
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from skcal import NeSCalMLP
+from skcal.neural import MLP
+
+N_ROWS, N_FEATURES, BATCH, LR = 10_000, 50, 256, 1e-3
+SHORT, LONG = 2, 10
+
+Fit = Callable[[int], object]
+
+
+def epoch_seconds(fit: Fit) -> float:
+    times = []
+    for epochs in (SHORT, LONG):
+        start = time.process_time()
+        fit(epochs)
+        times.append(time.process_time() - start)
+    return (times[1] - times[0]) / (LONG - SHORT)
+
+
+def raw_loop(X: np.ndarray, y: np.ndarray, width: int, n_classes: int, fused: bool) -> Fit:
+    def fit(epochs: int) -> None:
+        torch.manual_seed(0)
+        net = MLP(N_FEATURES, n_classes, hidden_sizes=(width, width), dropout=0.0)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=LR, fused=fused)
+        rows, labels = torch.from_numpy(X), torch.from_numpy(y)
+        for _ in range(epochs):
+            for index in torch.randperm(len(rows)).split(BATCH):
+                loss = nn.functional.cross_entropy(net(rows[index]), labels[index])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    return fit
+
+
+def skcal_net(X: np.ndarray, y: np.ndarray, width: int, **params: object) -> Fit:
+    def fit(epochs: int) -> object:
+        return NeSCalMLP(
+            hidden_sizes=(width, width),
+            lr=LR,
+            batch_size=BATCH,
+            max_epochs=epochs,
+            early_stopping=False,
+            warmup=0,
+            refresh=None,
+            random_state=0,
+            **params,
+        ).fit(X, y)
+
+    return fit
+
+
+def stock_skorch(X: np.ndarray, y: np.ndarray, width: int, n_classes: int) -> Fit:
+    def fit(epochs: int) -> object:
+        return NeuralNetClassifier(
+            MLP,
+            module__n_inputs=N_FEATURES,
+            module__n_classes=n_classes,
+            module__hidden_sizes=(width, width),
+            module__dropout=0.0,
+            criterion=nn.CrossEntropyLoss,
+            optimizer=torch.optim.AdamW,
+            lr=LR,
+            batch_size=BATCH,
+            max_epochs=epochs,
+            train_split=None,
+            verbose=0,
+            iterator_train__shuffle=True,
+        ).fit(X, y)
+
+    return fit
+
+
+def sklearn_net(X: np.ndarray, y: np.ndarray, width: int, dtype: str) -> Fit:
+    def fit(epochs: int) -> object:
+        return MLPClassifier(
+            (width, width),
+            batch_size=BATCH,
+            learning_rate_init=LR,
+            max_iter=epochs,
+            n_iter_no_change=10_000,
+            random_state=0,
+        ).fit(X.astype(dtype), y)
+
+    return fit
+
+
+def rounds(contestants: dict[str, Fit], n_rounds: int) -> dict[str, np.ndarray]:
+    """Return seconds per epoch, shape (n_rounds,), after one round to warm up."""
+    for fit in contestants.values():
+        fit(SHORT)
+    times = {name: np.empty(n_rounds) for name in contestants}
+    for i in range(n_rounds):
+        for name, fit in contestants.items():
+            times[name][i] = epoch_seconds(fit)
+    return times
+
+
+def print_ratios(times: dict[str, np.ndarray], reference: str) -> None:
+    for name, seconds in times.items():
+        ratio = np.median(seconds / times[reference])
+        print(f"  {name:<34}{1e3 * np.median(seconds):8.1f} ms   {ratio:5.2f} x {reference}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--widths", type=int, nargs="*", default=[64, 128, 256])
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        X, y = make_classification(
+            N_ROWS, N_FEATURES, n_informative=20, n_classes=10, random_state=0
+        )
+        X = X.astype(np.float32)
+        for width in args.widths:
+            print(f"\nEpoch, {N_ROWS} rows x {N_FEATURES}, 10 classes, width {width}:")
+            times = rounds(
+                {
+                    "raw torch loop": raw_loop(X, y, width, 10, fused=False),
+                    "raw torch loop, fused AdamW": raw_loop(X, y, width, 10, fused=True),
+                    "skcal (smoothing=0)": skcal_net(X, y, width, smoothing=0, dropout=0.0),
+                    "stock skorch": stock_skorch(X, y, width, 10),
+                    "MLPClassifier float32": sklearn_net(X, y, width, "float32"),
+                    "MLPClassifier float64": sklearn_net(X, y, width, "float64"),
+                },
+                args.rounds,
+            )
+            print_ratios(times, "raw torch loop")
+            print_ratios(
+                {k: times[k] for k in ("skcal (smoothing=0)", "MLPClassifier float64")},
+                "MLPClassifier float64",
+            )
+        rng = np.random.default_rng(0)
+        for n_classes in (2, 10, 100):
+            labels = rng.integers(0, n_classes, N_ROWS)
+            print(
+                f"\nPenalty, {n_classes} classes, 10 neighbours, width 128, dropout .1 (default):"
+            )
+            times = rounds(
+                {
+                    "smoothing=0": skcal_net(X, labels, 128, smoothing=0),
+                    "default": skcal_net(X, labels, 128),
+                    "published form (each, no decay)": skcal_net(
+                        X, labels, 128, target="each", cache_decay=0.0
+                    ),
+                    "smoothing=0, no dropout": skcal_net(X, labels, 128, smoothing=0, dropout=0.0),
+                    "default, no dropout": skcal_net(X, labels, 128, dropout=0.0),
+                },
+                args.rounds,
+            )
+            print_ratios(times, "smoothing=0")
+
+
+if __name__ == "__main__":
+    main()
