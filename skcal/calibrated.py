@@ -1,16 +1,14 @@
 """Any classifier with any calibrator."""
 
 import warnings
-from collections.abc import Callable
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, _safe_indexing, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metadata_routing import (
@@ -29,6 +27,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
+from skcal._scores import Scores, known_classes, read_scores
 from skcal._validation import FloatArray, Input, check_weights, log_probabilities
 from skcal.calibration import BaseCalibrator, make_calibrator
 
@@ -38,13 +37,6 @@ _SUSPICIOUS_LOSS = 0.01
 _SUSPICIOUS_ROWS = 30
 # The log-probability of a class that a fold's model does not know.
 _LOG_UNKNOWN = float(np.log(np.finfo(np.float64).tiny))
-
-
-class Scores(NamedTuple):
-    """What a classifier says of some rows, and of which kind it is."""
-
-    values: Any
-    kind: Input
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -261,7 +253,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fit_frozen(self, X: Any, y: Any, weights: FloatArray | None, template: Any) -> Bunch:
         check_is_fitted(self.estimator)
-        known = _classes_of(self.estimator)
+        known = known_classes(self.estimator)
         unknown = np.setdiff1d(y, known)
         if len(unknown):
             raise ValueError(
@@ -399,72 +391,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return splits
 
 
-def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
-    """Return an estimator's scores for some rows, and their kind.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    X : DataFrame or array-like of shape (n_samples, n_features)
-    response : {"auto", "logits", "decision_function", "predict_proba"}, default="auto"
-
-    Returns
-    -------
-    Scores(values, kind)
-        Values of shape (n_samples, n_classes) or (n_samples,); kind is "logits" or "proba".
-
-    Raises
-    ------
-    ValueError
-        If the estimator has none of what is asked for.
-    """
-    n_classes = len(_classes_of(estimator))
-    logits = _predict_logits(estimator)
-    if response in ("auto", "logits") and logits is not None:
-        return Scores(logits(X), "logits")
-    if response in ("auto", "decision_function") and hasattr(estimator, "decision_function"):
-        values = np.asarray(estimator.decision_function(X))
-        columns = 2 if values.ndim == 1 else values.shape[1]
-        if columns == n_classes:
-            return Scores(values, "logits")
-        if response == "decision_function":
-            raise ValueError(
-                f"decision_function returns {columns} columns for {n_classes} classes; "
-                "use response='predict_proba'."
-            )
-    if response in ("auto", "predict_proba") and hasattr(estimator, "predict_proba"):
-        return Scores(estimator.predict_proba(X), "proba")
-    wanted = {
-        "auto": "predict_logits, a decision_function with one column per class, or predict_proba",
-        "logits": "predict_logits",
-    }.get(response, response)
-    raise ValueError(
-        f"{type(estimator).__name__} has no {wanted}, so there is nothing to calibrate."
-    )
-
-
-def _predict_logits(estimator: Any) -> Callable[[Any], Any] | None:
-    """Return the method that gives logits, also through a pipeline, which hides it."""
-    if isinstance(estimator, FrozenEstimator):
-        return _predict_logits(estimator.estimator)
-    if isinstance(estimator, Pipeline):
-        last = _predict_logits(estimator[-1])
-        if last is None:
-            return None
-        return last if len(estimator) == 1 else lambda X: last(estimator[:-1].transform(X))
-    return getattr(estimator, "predict_logits", None)
-
-
-def _classes_of(estimator: Any) -> NDArray[Any]:
-    classes = getattr(estimator, "classes_", None)
-    if classes is None or not is_classifier(estimator):
-        raise ValueError(
-            f"{type(estimator).__name__} is not a fitted classifier with classes_; only "
-            "classifiers can be calibrated."
-        )
-    return np.asarray(classes)
-
-
 def _set_input(calibrator: Any, kind: Input) -> None:
     if isinstance(calibrator, BaseCalibrator):
         calibrator.set_params(input=kind)
@@ -504,7 +430,7 @@ def _fit_pair(
     estimator = _fit_estimator(estimator, X, y, train, fit_params)
     scores = read_scores(estimator, _safe_indexing(X, test), response)
     held_out = None if weights is None else weights[test]
-    calibrator = _fit_calibrator(template, scores, y[test], held_out, _classes_of(estimator))
+    calibrator = _fit_calibrator(template, scores, y[test], held_out, known_classes(estimator))
     return Bunch(estimator=estimator, calibrator=calibrator)
 
 
@@ -521,7 +447,7 @@ def _score_held_out(
     """Return log-probabilities of the held-out rows, over all classes."""
     estimator = _fit_estimator(estimator, X, y, train, fit_params)
     scores = read_scores(estimator, _safe_indexing(X, test), response)
-    known = np.searchsorted(classes, _classes_of(estimator))
+    known = np.searchsorted(classes, known_classes(estimator))
     log_proba = np.full((len(test), len(classes)), _LOG_UNKNOWN)
     log_proba[:, known] = log_probabilities(scores.values, input=scores.kind)
     return log_proba

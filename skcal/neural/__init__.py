@@ -1,7 +1,8 @@
 """Networks that train calibrated: needs torch, and loads it."""
 
+from skcal.neural.mlp import NeSCalMLP
 from skcal.neural.modules import MLP, Dropout
-from skcal.neural.nescal import Homophily, NeSCalClassifier, NeSCalMLP
+from skcal.neural.nescal import Homophily, NeSCalClassifier
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import NeighborhoodSmoothing
 

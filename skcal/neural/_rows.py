@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from torch import Tensor
 
 
@@ -85,3 +87,35 @@ class Batches:
         else:
             order = torch.randperm(n, generator=self.generator)
             yield from (self.dataset[rows] for rows in order.split(self.batch_size))
+
+
+def hold_out(rows: Rows, fraction: float, seed: int) -> Rows:
+    """Return training rows, with a stratified share of the rows held out as ``valid``.
+
+    A class of a single row stays in training.
+
+    Raises
+    ------
+    ValueError
+        If too few rows would be left to train on.
+    """
+    codes = rows.y.numpy()
+    n_valid = int(np.ceil(fraction * len(rows)))
+    counts = np.bincount(codes)
+    splittable = np.flatnonzero(counts[codes] > 1)
+    if n_valid >= len(splittable):
+        raise ValueError(
+            f"early_stopping=True holds out {n_valid} of the {len(rows)} samples, which leaves "
+            "too few to train on; pass X_val and y_val, or set early_stopping=False."
+        )
+    n_classes = len(np.unique(codes[splittable]))
+    stratify = min(n_valid, len(splittable) - n_valid) >= n_classes
+    splitter = (StratifiedShuffleSplit if stratify else ShuffleSplit)(
+        1, test_size=n_valid, random_state=seed
+    )
+    _, held_out = next(splitter.split(splittable, codes[splittable]))
+    is_valid = np.zeros(len(rows), dtype=bool)
+    is_valid[splittable[held_out]] = True
+    train = rows.take(np.flatnonzero(~is_valid))
+    train.valid = rows.take(np.flatnonzero(is_valid))
+    return train

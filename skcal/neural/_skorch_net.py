@@ -1,0 +1,368 @@
+"""The shims that turn a skorch network into a scikit-learn estimator."""
+
+import threading
+from collections.abc import Callable
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils._param_validation import (
+    Interval,
+    Options,
+    StrOptions,
+    validate_parameter_constraints,
+)
+from skorch import NeuralNetClassifier
+from skorch.callbacks import EarlyStopping, EpochTimer, PrintLog
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from skcal.neural._rows import Batches, Rows
+from skcal.neural.modules import MLP, Dropout
+
+# torch initialises weights from the process-wide generator; one fit at a time may borrow it.
+_INIT_LOCK = threading.RLock()
+# Prediction needs no gradients, so its batches can be large.
+_PREDICT_ROWS = 8_192
+
+
+def _private(name: str) -> property:
+    """Keep a state attribute of skorch under a private name, out of the parameters."""
+    key = "_" + name.rstrip("_")
+    return property(
+        lambda self: getattr(self, key), lambda self, value: self.__dict__.__setitem__(key, value)
+    )
+
+
+class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
+    """Everything in which skorch's network differs from what scikit-learn asks.
+
+    Parameters, state, seeds, the training loop and its callbacks; input, ``fit`` and
+    prediction are in :class:`skcal.neural.NetClassifier`.
+    """
+
+    _output_checked: bool
+    callbacks_: list[tuple[str, Any]]
+
+    history_ = _private("history_")
+    initialized_ = _private("initialized_")
+    virtual_params_ = _private("virtual_params_")
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), Options(Integral, {-1})],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "refit": ["boolean"],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "embedding": [str],
+        "random_state": ["random_state"],
+        "encoder": [StrOptions({"auto"}), None, BaseEstimator],
+        "warm_start": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        module: Any = None,
+        *,
+        criterion: Any = nn.CrossEntropyLoss,
+        optimizer: Any = torch.optim.AdamW,
+        lr: float = 2e-3,
+        max_epochs: int = 100,
+        batch_size: int = 128,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.15,
+        n_iter_no_change: int = 12,
+        refit: bool = False,
+        embedding: str = "penultimate",
+        encoder: Any = "auto",
+        class_weight: Any = None,
+        dtype: str = "float32",
+        random_state: Any = None,
+        iterator_train: Any = Batches,
+        iterator_valid: Any = Batches,
+        dataset: Any = Rows,
+        callbacks: Any = None,
+        predict_nonlinearity: Any = "auto",
+        warm_start: bool = False,
+        verbose: int = 0,
+        device: Any = "cpu",
+        compile: bool = False,
+        use_caching: Any = "auto",
+        torch_load_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            module,
+            criterion=criterion,
+            optimizer=optimizer,
+            lr=lr,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            iterator_train=iterator_train,
+            iterator_valid=iterator_valid,
+            dataset=dataset,
+            train_split=None,
+            callbacks=callbacks,
+            predict_nonlinearity=predict_nonlinearity,
+            warm_start=warm_start,
+            verbose=verbose,
+            device=device,
+            compile=compile,
+            use_caching=use_caching,
+            torch_load_kwargs=torch_load_kwargs,
+            **kwargs,
+        )
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.refit = refit
+        self.embedding = embedding
+        self.encoder = encoder
+        self.class_weight = class_weight
+        self.dtype = dtype
+        self.random_state = random_state
+
+    # -- the scikit-learn parameter protocol -------------------------------------------
+
+    def _get_param_names(self) -> list[str]:
+        # skorch takes every attribute for a parameter. Splits and classes are ours to decide.
+        hidden = {"train_split", "classes", "forward_iter"}
+        names = super()._get_param_names()
+        return [name for name in names if not name.startswith("_") and name not in hidden]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; nothing is validated before ``fit``."""
+        if not self.initialized_ and "callbacks" in params:
+            self.callbacks = params.pop("callbacks")
+        super().set_params(**params)
+        return self
+
+    __repr__ = BaseEstimator.__repr__
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._wants_encoder()
+        return tags
+
+    def _validate_own_params(self) -> None:
+        values = self.get_params(deep=False)
+        constraints = {k: v for k, v in self._parameter_constraints.items() if k in values}
+        validate_parameter_constraints(
+            constraints, {k: values[k] for k in constraints}, caller_name=type(self).__name__
+        )
+        if self.criterion is nn.NLLLoss or isinstance(self.criterion, nn.NLLLoss):
+            raise ValueError(
+                "criterion=NLLLoss expects log-probabilities, but the module returns logits; "
+                "use torch.nn.CrossEntropyLoss."
+            )
+        if not (self.predict_nonlinearity == "auto" or callable(self.predict_nonlinearity)):
+            raise ValueError(
+                "predict_nonlinearity must be 'auto' (softmax) or a function from logits to "
+                f"probabilities; got {self.predict_nonlinearity!r}."
+            )
+
+    def _wants_encoder(self) -> bool:
+        return self.encoder is not None and not (self.encoder == "auto" and self.module is not None)
+
+    # -- what skorch builds --------------------------------------------------------------
+
+    @property
+    def _default_callbacks(self) -> list[tuple[str, Any]]:
+        callbacks = [("epoch_timer", EpochTimer())]
+        if self.early_stopping is True:
+            stop = EarlyStopping(
+                monitor="valid_loss", patience=self.n_iter_no_change, threshold=0.0, load_best=True
+            )
+            callbacks.append(("early_stopping", stop))
+        return [*callbacks, ("print_log", PrintLog())]
+
+    def initialize_callbacks(self) -> Self:
+        """Build the callbacks; without validation rows there is nothing to stop early on."""
+        super().initialize_callbacks()
+        if not getattr(self, "_validates", True):
+            self.callbacks_ = [pair for pair in self.callbacks_ if pair[0] != "early_stopping"]
+        return self
+
+    def get_params_for(self, prefix: str) -> dict[str, Any]:
+        """Return the arguments of a part: skorch's, and what only ``fit`` knows."""
+        params = super().get_params_for(prefix)
+        if prefix == "module":
+            return self._module_sizes() | params
+        if prefix == "criterion":
+            return {"reduction": "none"} | params
+        if prefix == "iterator_train":
+            generator = torch.Generator().manual_seed(self._seed + 1)
+            return {"shuffle": True, "generator": generator} | params
+        return params
+
+    def _get_params_for_optimizer(self, prefix: str, named_parameters: Any) -> tuple[Any, Any]:
+        args, kwargs = super()._get_params_for_optimizer(prefix, named_parameters)
+        # One fused pass over the weights is several times faster than one per tensor.
+        if self.optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+            kwargs.setdefault("fused", True)
+        return args, kwargs
+
+    def _module_class(self) -> Any:
+        return MLP if self.module is None else self.module
+
+    def _module_sizes(self) -> dict[str, int]:
+        """Return the input and output sizes, if the module's constructor asks for them."""
+        if not hasattr(self, "n_inputs_") or isinstance(self.module, nn.Module):
+            return {}
+        sizes = {"n_inputs": self.n_inputs_, "n_classes": len(self.classes_)}
+        asked = signature(self._module_class()).parameters
+        return {name: size for name, size in sizes.items() if name in asked}
+
+    def initialized_instance(self, instance_or_cls: Any, kwargs: dict[str, Any]) -> Any:
+        """Build a part; a module given as an instance is copied, never trained in place."""
+        if instance_or_cls is None:
+            instance_or_cls = self._module_class()
+        instance = super().initialized_instance(instance_or_cls, kwargs)
+        return clone(instance, safe=False) if instance is instance_or_cls else instance
+
+    def initialize_module(self) -> Self:
+        """Build the module from the seed, leaving the process-wide generator as it was."""
+        with _INIT_LOCK, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            super().initialize_module()
+        self.module_.to(getattr(torch, self.dtype))
+        self._seed_dropout()
+        return self
+
+    def _seed_dropout(self) -> None:
+        generator = torch.Generator(device=self.device).manual_seed(self._seed + 2)
+        for part in self.module_.modules():
+            if isinstance(part, Dropout):
+                part.generator = generator
+
+    # -- what skorch calls during training ----------------------------------------------
+
+    def check_data(self, X: Any, y: Any = None) -> None:
+        """Do nothing: labels were encoded, and the classes kept, before skorch sees them."""
+
+    def get_split_datasets(self, X: Any, y: Any = None, **params: Any) -> tuple[Rows, Rows | None]:
+        """Return the training and validation rows."""
+        return X, X.valid
+
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """Return the batches of some rows."""
+        params = self.get_params_for("iterator_train" if training else "iterator_valid")
+        size = self.batch_size if training else max(self.batch_size, _PREDICT_ROWS)
+        params.setdefault("batch_size", size)
+        if params["batch_size"] == -1:
+            params["batch_size"] = len(dataset)
+        return (self.iterator_train if training else self.iterator_valid)(dataset, **params)
+
+    def infer(self, x: Any, **fit_params: Any) -> Tensor:
+        """Return the logits of a batch."""
+        return self.module_(x["X"].to(self.device), **fit_params)
+
+    def get_loss(
+        self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False
+    ) -> Tensor:
+        """Return the weighted mean loss of a batch; the log-loss when validating."""
+        weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
+        rows = self.criterion_(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
+        loss = weight @ rows / weight.sum()
+        self._loss_parts = {"ce": loss.detach()}
+        return loss
+
+    def run_single_epoch(
+        self, iterator: Any, training: bool, prefix: str, step_fn: Callable[..., Any], **params: Any
+    ) -> None:
+        """Run one pass over the batches and record the weighted means of its losses.
+
+        skorch reads every batch's loss; here they stay tensors until the epoch is over.
+        """
+        if iterator is None:
+            return
+        parts: dict[str, list[Tensor]] = {"weight": [], f"{prefix}_loss": []}
+        for batch in iterator:
+            self.notify("on_batch_begin", batch=batch, training=training)
+            step = step_fn(batch, **params)
+            self.notify("on_batch_end", batch=batch, training=training, **step)
+            weight = batch[0]["weight"]
+            parts["weight"].append(weight.sum())
+            parts[f"{prefix}_loss"].append(step["loss"].detach())
+            if training:
+                for name, part in self._loss_parts.items():
+                    parts.setdefault(name, []).append(part)
+            else:
+                hits = step["y_pred"].argmax(dim=1).cpu() == batch[1]
+                parts.setdefault("valid_acc", []).append(weight @ hits.to(weight) / weight.sum())
+        weights = torch.stack(parts.pop("weight")).double()
+        weights /= weights.sum()
+        means = {
+            name: float(torch.stack(values).double().cpu() @ weights)
+            for name, values in parts.items()
+        }
+        loss = means[f"{prefix}_loss"]
+        if not np.isfinite(loss):
+            raise ValueError(
+                f"The {prefix} loss became {loss} in epoch {len(self.history)}; try a smaller "
+                f"learning rate than lr={self.lr}, and scale the inputs."
+            )
+        for name, mean in means.items():
+            self.history.record(name, mean)
+        self.history.record(f"{prefix}_batch_count", len(weights))
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Tensor]:
+        """Take one step, having looked once whether the module returns logits."""
+        step = super().train_step_single(batch, **fit_params)
+        if not self._output_checked:
+            _check_logits(step["y_pred"], len(batch[1]), len(self.classes_))
+            self._output_checked = True
+        return step
+
+    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
+        """Open a task for scikit-learn's callbacks."""
+        super().on_epoch_begin(net, **kwargs)
+        if hasattr(self, "_callback_fit_ctx"):
+            self._epoch_context = self._callback_fit_ctx.subcontext(task_name="epoch")
+            self._epoch_context.call_on_fit_task_begin(estimator=self)
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Close the task; a callback of scikit-learn may ask to stop."""
+        super().on_epoch_end(net, **kwargs)
+        context = self.__dict__.pop("_epoch_context", None)
+        if context and context.call_on_fit_task_end(estimator=self, reconstruction_attributes={}):
+            raise KeyboardInterrupt  # how skorch itself stops early
+
+    def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
+        # skorch infers this from the criterion, which a trimmed network no longer has.
+        if callable(self.predict_nonlinearity):
+            return self.predict_nonlinearity
+        return _softmax
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return logits.softmax(dim=-1)
+
+
+def _log_loss_rows(logits: Tensor, y: Tensor) -> Tensor:
+    return cross_entropy(logits, y, reduction="none")
+
+
+def _check_logits(output: Any, n_rows: int, n_classes: int) -> None:
+    """Refuse a module whose output cannot be logits."""
+    shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if shape != (n_rows, n_classes):
+        raise ValueError(
+            f"The module must return logits of shape {(n_rows, n_classes)}, one column per class; "
+            f"got {shape}."
+        )
+    values = output.detach()
+    sums = values.sum(dim=1)
+    if (values >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+        raise ValueError(
+            "The module returns probabilities (rows between 0 and 1 that sum to 1); it must return "
+            "logits. Remove its softmax layer: predict_proba applies softmax by itself."
+        )
