@@ -43,14 +43,15 @@ def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
     if response in ("auto", "logits") and logits is not None:
         return Scores(logits(X), "logits")
     if response in ("auto", "decision_function") and hasattr(estimator, "decision_function"):
-        values = np.asarray(estimator.decision_function(X))
-        columns = 2 if values.ndim == 1 else values.shape[1]
-        if columns == n_classes:
-            return Scores(values, "logits")
-        if response == "decision_function":
+        if not (n_classes > 2 and _compares_pairs(estimator)):
+            values = np.asarray(estimator.decision_function(X))
+            if n_classes == (2 if values.ndim == 1 else values.shape[1]):
+                return Scores(values, "logits")
+        if response == "decision_function" or not hasattr(estimator, "predict_proba"):
             raise ValueError(
-                f"decision_function returns {columns} columns for {n_classes} classes; "
-                "use response='predict_proba'."
+                f"The decision_function of {type(estimator).__name__} does not have one column "
+                f"for each of the {n_classes} classes. Set decision_function_shape='ovr' if the "
+                "classifier has it, or use a classifier with predict_proba."
             )
     if response in ("auto", "predict_proba") and hasattr(estimator, "predict_proba"):
         return Scores(estimator.predict_proba(X), "proba")
@@ -63,16 +64,34 @@ def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
     )
 
 
+def _unwrap(estimator: Any) -> Any:
+    """Return what a frozen estimator or a fitted search stands for."""
+    while True:
+        if isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            return estimator
+
+
 def _predict_logits(estimator: Any) -> Callable[[Any], Any] | None:
-    """Return the method that gives logits, also through a pipeline, which hides it."""
-    if isinstance(estimator, FrozenEstimator):
-        return _predict_logits(estimator.estimator)
+    """Return the method that gives logits, also out of wrappers, which hide it."""
+    estimator = _unwrap(estimator)
     if isinstance(estimator, Pipeline):
         last = _predict_logits(estimator[-1])
         if last is None:
             return None
         return last if len(estimator) == 1 else lambda X: last(estimator[:-1].transform(X))
     return getattr(estimator, "predict_logits", None)
+
+
+def _compares_pairs(estimator: Any) -> bool:
+    """Tell whether margins are of pairs of classes, of which three classes have three too."""
+    estimator = _unwrap(estimator)
+    if isinstance(estimator, Pipeline):
+        return _compares_pairs(estimator[-1])
+    return getattr(estimator, "decision_function_shape", "ovr") == "ovo"
 
 
 def known_classes(estimator: Any) -> NDArray[Any]:

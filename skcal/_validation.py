@@ -5,17 +5,23 @@ mistake meets the same words everywhere and the mathematics behind the door sees
 float64 arrays only.
 """
 
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_expit, log_softmax
+from scipy.special import log_softmax
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Input = Literal["proba", "logits"]
+
+# The smallest normal numbers: of float64, for logarithms and for what is returned, and of
+# float32, for what is learned from.
+TINY = float(np.finfo(np.float64).tiny)
+_LEAST = float(np.finfo(np.float32).tiny)
 
 # How far a row may be from 1 before it is refused: what rounding alone can do in each type.
 _SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-6}
@@ -25,14 +31,18 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
     """Return finite floating scores as ``(n,)`` or ``(n, K)``, in their own precision."""
     if hasattr(scores, "toarray") and not isinstance(scores, np.ndarray):
         raise TypeError(f"{name} is sparse; pass {name}.toarray() instead.")
+    if hasattr(scores, "detach"):  # a torch tensor, perhaps part of a graph or on a device
+        scores = scores.detach().cpu()
     try:
         array = np.asarray(scores)
-        if array.dtype.kind not in "fiub":
+        if array.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        if array.dtype.kind != "f" or array.dtype.itemsize > 8:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers in an array of shape (n,) or (n, K).") from error
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
+        raise ValueError(
+            f"{name} must be real numbers in an array of shape (n,) or (n, K) ({error})."
+        ) from error
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim not in (1, 2):
@@ -74,7 +84,7 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
         If a value is not finite or outside [0, 1], or a row does not sum to one.
     """
     raw = _as_matrix(y_proba, name)
-    tolerance = _SUM_TOLERANCE.get(raw.dtype.itemsize, 1e-6)
+    tolerance = _SUM_TOLERANCE[raw.dtype.itemsize]
     proba = raw.astype(np.float64)
     outside = (proba < -tolerance) | (proba > 1 + tolerance)
     if outside.any():
@@ -97,10 +107,8 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
     return proba / total[:, None]
 
 
-def log_probabilities(
-    scores: ArrayLike, *, input: Input, eps: float | Literal["auto"] = "auto"
-) -> FloatArray:
-    """Return scores of a declared kind as float64 log-probabilities.
+def check_scores(scores: ArrayLike, *, input: Input) -> FloatArray:
+    """Return scores of a declared kind as a float64 matrix with one column per class.
 
     Parameters
     ----------
@@ -109,35 +117,55 @@ def log_probabilities(
         probability, or its log-odds.
     input : {"proba", "logits"}
         What the scores are. It is never guessed from their values.
-    eps : float or "auto", default="auto"
-        Smallest probability told apart from zero. "auto" is the smallest normal number of
-        the input's own type (2.2e-308 in float64, 1.2e-38 in float32).
 
     Returns
     -------
     ndarray of shape (n_samples, n_classes), float64
-        Log-probabilities in nats; each row's exponentials sum to one.
+        Probabilities whose rows sum to one, or logits.
 
     Raises
     ------
     ValueError
         If the scores do not fit the declared kind.
     """
-    if input == "logits":
-        logits = _as_matrix(scores, "scores").astype(np.float64)
-        if logits.ndim == 1:
-            return np.column_stack([log_expit(-logits), log_expit(logits)])
-        return log_softmax(logits, axis=1)
-    if input != "proba":
+    if input == "proba":
+        return check_proba(scores, name="scores")
+    if input != "logits":
         raise ValueError(f"input must be 'proba' or 'logits'; got {input!r}.")
-    raw = _as_matrix(scores, "scores")
-    proba = check_proba(raw, name="scores")
-    if eps == "auto":
-        eps = float(np.finfo(raw.dtype).tiny)
-    elif not (isinstance(eps, int | float) and 0 < eps < 1):
-        raise ValueError(f"eps must be 'auto' or a number between 0 and 1; got {eps!r}.")
-    log_proba = np.log(np.maximum(proba, eps))
-    return log_proba - np.logaddexp.reduce(log_proba, axis=1, keepdims=True)
+    logits = _as_matrix(scores, "scores").astype(np.float64)
+    return logits if logits.ndim == 2 else np.column_stack([np.zeros_like(logits), logits])
+
+
+def log_probabilities(scores: FloatArray, *, input: Input, eps: float = TINY) -> FloatArray:
+    """Return the logarithms in nats of what :func:`check_scores` returned.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_classes), float64
+    input : {"proba", "logits"}
+    eps : float
+        Probabilities below this are raised to it. Logits are taken as they are.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes), float64
+        Each row's exponentials sum to one.
+    """
+    return log_softmax(np.log(np.maximum(scores, eps)) if input == "proba" else scores, axis=1)
+
+
+def zero_probability(proba: FloatArray) -> float:
+    """Return what an exact zero among these probabilities may stand for.
+
+    A zero says "less than I can tell": a vote of 100 trees tells hundredths apart. It stands
+    for half of the smallest positive probability. Without zeros, and where they come from
+    underflow, it stands for the smallest normal float32, 1.2e-38: smaller ones are not
+    evidence that can be calibrated, and a few of them would outweigh all other rows.
+    """
+    positive = proba > 0
+    if positive.all():
+        return _LEAST
+    return max(float(proba.min(where=positive, initial=1.0)) / 2, _LEAST)
 
 
 def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
@@ -146,7 +174,7 @@ def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If labels are missing, continuous or not one-dimensional.
+        If labels are missing, continuous, of mixed kinds or not one-dimensional.
     """
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -154,13 +182,9 @@ def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
     if labels.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional; got shape {labels.shape}.")
     if labels.dtype.kind == "O":
-        missing = np.array([_is_missing(value) for value in labels], dtype=bool)
-    elif labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-    else:
-        missing = np.zeros(len(labels), dtype=bool)
-    if missing.any():
-        raise ValueError(f"{name} has a missing label in row {int(np.argmax(missing))}.")
+        labels = _from_objects(labels, name)
+    if labels.dtype.kind == "f":
+        _refuse_missing(~np.isfinite(labels), name)
     if labels.dtype.kind not in "biufOUS" or (
         labels.dtype.kind == "f" and (labels != np.floor(labels)).any()
     ):
@@ -171,11 +195,33 @@ def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
     return labels
 
 
+def _from_objects(labels: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return labels of pandas' nullable and categorical types as numbers, or as they are."""
+    _refuse_missing(np.array([_is_missing(value) for value in labels], dtype=bool), name)
+    kinds = {str if isinstance(value, str) else type(value) for value in labels}
+    if kinds == {str}:
+        return labels
+    if all(issubclass(kind, bool | np.bool_ | Real) for kind in kinds):
+        return np.array(labels.tolist())
+    raise ValueError(
+        f"Unknown label type: {name} must hold classes of one kind (strings, booleans or whole "
+        f"numbers); it holds {', '.join(sorted(kind.__name__ for kind in kinds))}."
+    )
+
+
+def _refuse_missing(missing: NDArray[np.bool_], name: str) -> None:
+    if missing.any():
+        raise ValueError(
+            f"{name} has a missing or infinite label in row {int(np.argmax(missing))}; "
+            "remove such rows."
+        )
+
+
 def _is_missing(value: Any) -> bool:
     # None, NaN, NaT and pandas.NA: the last refuses to be compared.
     try:
         return value is None or bool(value != value)
-    except TypeError:
+    except (TypeError, ValueError):
         return True
 
 
@@ -247,11 +293,13 @@ def check_weights(sample_weight: ArrayLike | None, reference: ArrayLike) -> Floa
     ValueError
         If a weight is negative or not finite, or all of them are zero.
     """
-    weights = _check_sample_weight(
-        sample_weight, reference, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.any():
-        raise ValueError("All sample weights are zero; at least one row must count.")
+    weights = _check_sample_weight(sample_weight, reference, dtype=np.float64)
+    if (weights < 0).any():
+        row = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"sample_weight must not be negative; row {row} has {weights[row]:g}. A weight of 0 "
+            "leaves a row out."
+        )
     return weights
 
 

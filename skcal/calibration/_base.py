@@ -13,17 +13,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcal._validation import (
+    TINY,
     FloatArray,
     Input,
     IntArray,
+    check_scores,
     check_weights,
     encode_labels,
     log_probabilities,
     resolve_classes,
+    zero_probability,
 )
-
-# The smallest probability a map returns: no log-loss is infinite, and no sum is disturbed.
-_FLOOR = float(np.finfo(np.float64).tiny)
 
 
 class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -38,8 +38,26 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
-        Smallest probability told apart from zero in ``input="proba"``; see
-        :func:`skcal._validation.log_probabilities`.
+        With ``input="proba"``, what probabilities of zero stand for; smaller ones are raised
+        to it. "auto" is half of the smallest positive probability in ``fit`` if there are
+        zeros too, and never less than 1.2e-38.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class of each column.
+    n_features_in_ : int
+        Number of score columns.
+    eps_ : float
+        The value of ``eps`` in use.
+    n_iter_ : int
+        Iterations; 1 for a map in closed form.
+    converged_ : bool
+        Whether the optimum was reached.
+    loss_ : float
+        Mean log-loss in nats on the rows of ``fit``, after calibration.
+    baseline_loss_ : float
+        The same before calibration.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -91,16 +109,24 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             If scores are not what ``input`` declares, or a label has no column.
         """
         self._validate_params()
-        log_proba = log_probabilities(scores, input=self.input, eps=self.eps)
-        check_consistent_length(log_proba, y)
-        found = resolve_classes(y, log_proba.shape[1], classes)
-        weights = check_weights(sample_weight, log_proba)
-        # Rows of weight zero are rows that are not there.
-        keep = weights > 0
+        checked = check_scores(scores, input=self.input)
+        check_consistent_length(checked, y)
+        found = resolve_classes(y, checked.shape[1], classes)
         codes = encode_labels(y, found)
-        self._fit(log_proba[keep], codes[keep], weights[keep])
+        weights = check_weights(sample_weight, checked)
+        keep = weights > 0
+        if not keep.all():  # Rows of weight zero are rows that are not there.
+            checked, codes, weights = checked[keep], codes[keep], weights[keep]
+        self.eps_ = self.eps
+        if self.eps == "auto":
+            self.eps_ = zero_probability(checked) if self.input == "proba" else TINY
+        log_proba = log_probabilities(checked, input=self.input, eps=self.eps_)
+        self.n_iter_, self.converged_ = 1, True
+        self._fit(log_proba, codes, weights)
+        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
+        self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
         self.classes_ = found
-        self.n_features_in_ = log_proba.shape[1]
+        self.n_features_in_ = checked.shape[1]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
@@ -117,13 +143,15 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             Rows sum to one; no value is exactly zero.
         """
         check_is_fitted(self)
-        log_proba = log_probabilities(scores, input=self.input, eps=self.eps)
-        if log_proba.shape[1] != self.n_features_in_:
+        checked = check_scores(scores, input=self.input)
+        if checked.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{type(self).__name__} was fitted on {self.n_features_in_} score columns; "
-                f"these scores have {log_proba.shape[1]}."
+                f"these scores have {checked.shape[1]}."
             )
-        proba = np.maximum(softmax(self._transform(log_proba), axis=1), _FLOOR)
+        log_proba = log_probabilities(checked, input=self.input, eps=self.eps_)
+        # No log-loss is infinite, and no sum is disturbed.
+        proba = np.maximum(softmax(self._transform(log_proba), axis=1), TINY)
         return proba / proba.sum(axis=1, keepdims=True)
 
     def predict(self, scores: ArrayLike) -> NDArray[Any]:

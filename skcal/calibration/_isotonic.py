@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.isotonic import IsotonicRegression
 
 from skcal._validation import FloatArray
@@ -13,8 +13,9 @@ from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
 class IsotonicCalibration(OneVsRestMap):
     r"""Fit a rising step curve to the probability of each class.
 
-    The best non-decreasing map of the probability of the second of two classes, or of each
-    class against the rest, divided by their sum. Outcomes are replaced by Platt's smoothed
+    The best non-decreasing map of the log-odds of the second of two classes, or of each
+    class against the rest, divided by their sum; between two steps it is linear in the
+    log-odds. Outcomes are replaced by Platt's smoothed
     targets :math:`(n_+ + 1)/(n_+ + 2)` and :math:`1/(n_- + 2)`: a plain isotonic fit says 0
     and 1, and one wrong row then makes the log-loss infinite.
 
@@ -23,17 +24,21 @@ class IsotonicCalibration(OneVsRestMap):
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
-        Smallest probability told apart from zero in ``input="proba"``.
+        With ``input="proba"``, what probabilities of zero stand for; smaller ones are raised
+        to it. "auto" is half of the smallest positive probability in ``fit`` if there are
+        zeros too, and never less than 1.2e-38.
 
     Attributes
     ----------
     maps_ : list of IsotonicRegression or None
-        The curves over probabilities: one for two classes, one per class otherwise; None
+        The curves over log-odds: one for two classes, one per class otherwise; None
         for a class without rows, which keeps its probability.
     classes_ : ndarray of shape (n_classes,)
         The class of each column.
     n_features_in_ : int
         Number of score columns.
+    eps_ : float
+        The value of ``eps`` in use.
     loss_, baseline_loss_ : float
         Mean log-loss in nats on the rows of ``fit``, after and before calibration.
 
@@ -66,7 +71,7 @@ class IsotonicCalibration(OneVsRestMap):
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         curve = IsotonicRegression(out_of_bounds="clip", increasing=True)
-        return curve.fit(expit(log_odds), smoothed_targets(hit, weights), sample_weight=weights)
+        return curve.fit(log_odds, smoothed_targets(hit, weights), sample_weight=weights)
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
-        return logit(np.clip(learned.predict(expit(log_odds)), 1e-300, 1 - 1e-16))
+        return logit(np.clip(learned.predict(log_odds), 1e-300, 1 - 1e-16))

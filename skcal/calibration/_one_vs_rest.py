@@ -4,9 +4,10 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy.special import log_expit, logsumexp
 
 from skcal._validation import FloatArray, IntArray
-from skcal.calibration._base import BaseCalibrator, mean_log_loss
+from skcal.calibration._base import BaseCalibrator
 
 
 class OneVsRestMap(BaseCalibrator):
@@ -27,40 +28,43 @@ class OneVsRestMap(BaseCalibrator):
         """Return calibrated log-odds (n,)."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        n_classes = log_proba.shape[1]
-        columns = [1] if n_classes == 2 else range(n_classes)
+        odds = log_odds(log_proba)
         self.maps_ = []
-        for column in columns:
+        for column in _mapped(odds):
             hit = (codes == column).astype(np.float64)
-            learned = (
-                self._fit_column(log_odds(log_proba, column), hit, weights)
+            self.maps_.append(
+                self._fit_column(odds[:, column], hit, weights)
                 if 0 < hit.sum() < len(hit)
                 else None
             )
-            self.maps_.append(learned)
-        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
-        self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
-        if log_proba.shape[1] == 2:
-            calibrated = self._column(self.maps_[0], log_odds(log_proba, 1))
-            # -ln(1 + exp(x)), without overflow.
-            return np.column_stack([-np.logaddexp(0, calibrated), -np.logaddexp(0, -calibrated)])
-        return np.column_stack(
+        odds = log_odds(log_proba)
+        calibrated = np.column_stack(
             [
-                -np.logaddexp(0, -self._column(learned, log_odds(log_proba, column)))
-                for column, learned in enumerate(self.maps_)
+                odds[:, column] if learned is None else self._map_column(learned, odds[:, column])
+                for learned, column in zip(self.maps_, _mapped(odds), strict=True)
             ]
         )
+        if odds.shape[1] == 2:
+            calibrated = np.hstack([-calibrated, calibrated])
+        return log_expit(calibrated)
 
-    def _column(self, learned: Any, odds: FloatArray) -> FloatArray:
-        return odds if learned is None else self._map_column(learned, odds)
+
+def _mapped(odds: FloatArray) -> list[int]:
+    """Return the columns that have a map of their own: the second of two, or all."""
+    return [1] if odds.shape[1] == 2 else list(range(odds.shape[1]))
 
 
-def log_odds(log_proba: FloatArray, column: int) -> FloatArray:
-    """Return ln(p / (1 - p)) of one column, exact where p is near 0 or 1."""
-    others = np.delete(log_proba, column, axis=1)
-    return log_proba[:, column] - np.logaddexp.reduce(others, axis=1)
+def log_odds(log_proba: FloatArray) -> FloatArray:
+    """Return ln(p / (1 - p)) of each column, exact where p is near 0 or 1."""
+    rows, top = np.arange(len(log_proba)), log_proba.argmax(axis=1)
+    # Only the largest probability can be so near 1 that 1 - p loses digits.
+    rest = log_proba.copy()
+    rest[rows, top] = -np.inf
+    others = np.log1p(-np.exp(rest))
+    others[rows, top] = logsumexp(rest, axis=1)
+    return log_proba - others
 
 
 def smoothed_targets(hit: FloatArray, weights: FloatArray) -> FloatArray:

@@ -27,7 +27,9 @@ class PlattScaling(OneVsRestMap):
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
-        Smallest probability told apart from zero in ``input="proba"``.
+        With ``input="proba"``, what probabilities of zero stand for; smaller ones are raised
+        to it. "auto" is half of the smallest positive probability in ``fit`` if there are
+        zeros too, and never less than 1.2e-38.
 
     Attributes
     ----------
@@ -40,6 +42,8 @@ class PlattScaling(OneVsRestMap):
         The class of each column.
     n_features_in_ : int
         Number of score columns.
+    eps_ : float
+        The value of ``eps`` in use.
     n_iter_ : int
         Most iterations of the optimiser over the curves.
     converged_ : bool

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from skcal._validation import FloatArray, Input, IntArray
-from skcal.calibration._base import BaseCalibrator, mean_log_loss
+from skcal.calibration._base import BaseCalibrator
 
 
 class TemperatureScaling(BaseCalibrator):
@@ -36,8 +36,9 @@ class TemperatureScaling(BaseCalibrator):
     bounds : (float, float), default=(1e-7, 1e7)
         Range of T.
     eps : "auto" or float, default="auto"
-        Smallest probability told apart from zero in ``input="proba"``: the smallest normal
-        number of the scores' type. On saturated models the result depends on it.
+        With ``input="proba"``, what probabilities of zero stand for; smaller ones are raised
+        to it. "auto" is half of the smallest positive probability in ``fit`` if there are
+        zeros too, and never less than 1.2e-38.
 
     Attributes
     ----------
@@ -47,6 +48,8 @@ class TemperatureScaling(BaseCalibrator):
         The class of each column.
     n_features_in_ : int
         Number of score columns.
+    eps_ : float
+        The value of ``eps`` in use.
     n_iter_ : int
         Evaluations of the derivative.
     converged_ : bool
@@ -110,8 +113,6 @@ class TemperatureScaling(BaseCalibrator):
         derivative = _derivative(log_proba, codes, weights, self.shrinkage)
         log_t, self.n_iter_, self.converged_ = _root(derivative, low, high)
         self.temperature_ = float(np.exp(log_t))
-        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
-        self.loss_ = mean_log_loss(log_proba / self.temperature_, codes, weights)
         if not self.converged_:
             warnings.warn(
                 f"The best temperature lies outside bounds={self.bounds}; using "
