@@ -1,5 +1,6 @@
 """From mixed tables to the numbers a network reads."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -7,6 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from skcal._validation import check_weights
+
+# No row of fewer than 1e12 lies this many standard deviations from the mean of its table. A
+# row that does can only come later, and must not overflow in a network.
+_FARTHEST = 1e6
+# A truth value saved as a number, or the other way round.
+_OTHER_SPELLING = {"True": "1", "False": "0", "1": "True", "0": "False"}
 
 
 class TabularEncoder(TransformerMixin, BaseEstimator):
@@ -16,6 +25,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     a flag column beside it when the column had missing cells in ``fit``. Categories (text,
     categorical and boolean columns of a DataFrame) become one column per level, a missing
     cell being a level of its own. A level that ``fit`` did not see becomes a row of zeros.
+    What a column is, ``fit`` decides.
 
     Parameters
     ----------
@@ -37,7 +47,12 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     -----
     Categories are compared by their text: the category ``"1"`` of a text column and the
     integer 1 (or 1.0) of a numeric one are the same level, so that a column whose type
-    changes between files keeps its meaning. The target is never used.
+    changes between files keeps its meaning. In a column with levels True and False, 1 and 0
+    stand for them, and the other way round. A column of Python objects that are all numbers
+    is read as numbers.
+
+    A number further from the mean than a million standard deviations is read as a million.
+    The target is never used.
 
     Examples
     --------
@@ -69,7 +84,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         y : ignored
             Present for the scikit-learn API.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows in means and variances.
+            Weights of the rows in means and variances. A row of weight zero teaches nothing,
+            neither a level nor that a column has missing cells.
 
         Returns
         -------
@@ -80,14 +96,21 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         table = check_table(self, X, reset=True)
         self.is_categorical_ = categorical_columns(table)
         numbers, levels = self._columns(table)
+        weights = None
+        if sample_weight is not None:
+            weights = check_weights(sample_weight, numbers)
+            counted = weights > 0
+            numbers, levels, weights = numbers[counted], levels[counted], weights[counted]
         missing = np.isnan(numbers)
         self.has_missing_ = missing.any(axis=0)
         # A column without a single number has no mean: it is read as zeros throughout.
         self._is_empty = missing.all(axis=0)
+        numbers = np.where(self._is_empty, 0.0, numbers)
+        # Squares of numbers beyond 1e154 overflow, and below 1e-162 vanish; dividing by a
+        # power of two first costs no digit.
+        self._exponent = np.frexp(np.nanmax(np.abs(numbers), axis=0, initial=0.0))[1]
         self._scaler = (
-            StandardScaler().fit(
-                np.where(self._is_empty, 0.0, numbers), sample_weight=sample_weight
-            )
+            StandardScaler().fit(np.ldexp(numbers, -self._exponent), sample_weight=weights)
             if numbers.shape[1]
             else None
         )
@@ -115,13 +138,18 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = check_table(self, X, reset=False)
+        categorical_columns(table)  # for its errors
         numbers, levels = self._columns(table)
         parts = []
         if self._scaler is not None:
             missing = np.isnan(numbers)
-            scaled = self._scaler.transform(np.where(self._is_empty, 0.0, numbers))
+            with np.errstate(over="ignore"):
+                scaled = np.ldexp(np.where(self._is_empty, 0.0, numbers), -self._exponent)
+                scaled = np.clip(self._scaler.transform(scaled), -_FARTHEST, _FARTHEST)
             parts += [np.where(missing, 0.0, scaled), missing[:, self.has_missing_]]
         if self._one_hot is not None:
+            for position, known in enumerate(self._one_hot.categories_):
+                _respell(levels[:, position], set(known))
             parts.append(self._one_hot.transform(levels))
         return np.ascontiguousarray(np.hstack(parts), dtype=self.dtype)
 
@@ -157,11 +185,10 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                     "DataFrame with the same columns instead of an array."
                 )
             return table, np.empty((len(table), 0), dtype=object)
-        numeric = table.loc[:, ~self.is_categorical_]
         levels = np.empty((len(table), int(self.is_categorical_.sum())), dtype=object)
         for position, name in enumerate(table.columns[self.is_categorical_]):
             levels[:, position] = _as_text(table[name])
-        return _as_numbers(numeric), levels
+        return _as_numbers(table.loc[:, ~self.is_categorical_]), levels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -173,29 +200,32 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
 
 def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Return ``X`` as a float64 array, or as a DataFrame when it holds categories.
+    """Return a DataFrame as it is, and anything else as a float64 array.
 
     Column names and numbers are checked, and recorded on ``estimator`` when ``reset``.
 
     Raises
     ------
     ValueError
-        If a number is infinite, or the columns are not those of ``fit``.
+        If an array holds infinity, a DataFrame is empty or has two columns of one name, or
+        the columns are not those of ``fit``.
     """
-    mixed = is_frame(X) and (categorical_columns(X).any() or not _knows_only_numbers(estimator))
-    if mixed:
-        validate_data(estimator, X, skip_check_array=True, reset=reset)
-        if len(X) == 0 or X.shape[1] == 0:
-            raise ValueError(
-                f"Found array with {len(X)} sample(s) and {X.shape[1]} feature(s) (shape="
-                f"{X.shape}) while a minimum of 1 is required by {type(estimator).__name__}."
-            )
-        return X
-    numbers = validate_data(
-        estimator, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=reset
-    )
-    _refuse_infinity(numbers)
-    return numbers
+    if not is_frame(X):
+        numbers = validate_data(
+            estimator, X, dtype=np.float64, order="C", ensure_all_finite=False, reset=reset
+        )
+        _refuse_infinity(numbers, range(numbers.shape[1]))
+        return numbers
+    if not X.columns.is_unique:
+        name = X.columns[X.columns.duplicated()][0]
+        raise ValueError(f"More than one column is named {name!r}; give each its own name.")
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if len(X) == 0 or X.shape[1] == 0:
+        raise ValueError(
+            f"Found array with {len(X)} sample(s) and {X.shape[1]} feature(s) (shape="
+            f"{X.shape}) while a minimum of 1 is required by {type(estimator).__name__}."
+        )
+    return X
 
 
 def is_frame(X: Any) -> bool:
@@ -213,25 +243,29 @@ def categorical_columns(X: Any) -> NDArray[np.bool_]:
     """
     if not is_frame(X):
         return np.zeros(X.shape[1], dtype=bool)
+    return np.array([_is_categorical(X[name]) for name in X.columns], dtype=bool)
+
+
+def _is_categorical(column: Any) -> bool:
     from pandas.api import types
 
-    for name, dtype in zip(X.columns, X.dtypes, strict=True):
-        if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-            raise TypeError(
-                f"Column {name!r} holds dates or durations ({dtype}); turn it into numbers "
-                "(year, month, days since ...) before fitting."
-            )
-        if types.is_complex_dtype(dtype):
-            raise TypeError(f"Column {name!r} holds complex numbers, which are not supported.")
-    return np.array(
-        [not types.is_numeric_dtype(t) or types.is_bool_dtype(t) for t in X.dtypes], dtype=bool
-    )
-
-
-def _knows_only_numbers(estimator: BaseEstimator) -> bool:
-    """Return whether nothing seen in ``fit`` says that a column holds categories."""
-    encoder = getattr(estimator, "encoder_", estimator)
-    return not getattr(encoder, "is_categorical_", np.zeros(1, dtype=bool)).any()
+    dtype = column.dtype
+    # A column of objects is what its cells are.
+    cells = types.infer_dtype(column, skipna=True) if types.is_object_dtype(dtype) else ""
+    if (
+        types.is_datetime64_any_dtype(dtype)
+        or types.is_timedelta64_dtype(dtype)
+        or cells.startswith(("date", "time", "period"))
+    ):
+        raise TypeError(
+            f"Column {column.name!r} holds dates or durations ({cells or dtype}); turn it into "
+            "numbers (year, month, days since ...) first."
+        )
+    if types.is_complex_dtype(dtype) or cells == "complex":
+        raise TypeError(f"Column {column.name!r} holds complex numbers, which are not supported.")
+    if cells:
+        return cells not in ("integer", "floating", "mixed-integer-float", "decimal")
+    return not types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)
 
 
 def _as_numbers(frame: Any) -> NDArray[np.float64]:
@@ -244,18 +278,24 @@ def _as_numbers(frame: Any) -> NDArray[np.float64]:
                 f"Column {name!r} held numbers when fitted and now holds {frame[name].dtype} "
                 "values that are not numbers."
             ) from error
-    _refuse_infinity(numbers)
+    _refuse_infinity(numbers, frame.columns)
     return numbers
 
 
 def _as_text(column: Any) -> NDArray[Any]:
     """Return a category column as text, NaN where missing, whole numbers without a point."""
-    missing = column.isna().to_numpy()
-    values = column.astype(object).to_numpy(copy=True)
-    text = np.full(len(values), np.nan, dtype=object)
-    # Levels are few: each distinct value is written once.
-    distinct = {value: _level_text(value) for value in set(values[~missing].tolist())}
-    text[~missing] = [distinct[value] for value in values[~missing].tolist()]
+    present = column.notna().to_numpy()
+    values = column.astype(object).to_numpy()[present].tolist()
+    text = np.full(len(column), np.nan, dtype=object)
+    try:
+        # Levels are few: each distinct value is written once. True equals 1, but not here.
+        distinct = {key: _level_text(key[1]) for key in {(type(value), value) for value in values}}
+    except TypeError as error:
+        raise TypeError(
+            f"Column {column.name!r} holds {type(values[0]).__name__} objects, which are neither "
+            "numbers nor categories."
+        ) from error
+    text[present] = [distinct[type(value), value] for value in values]
     return text
 
 
@@ -265,10 +305,17 @@ def _level_text(value: Any) -> str:
     return str(value)
 
 
-def _refuse_infinity(numbers: NDArray[np.float64]) -> None:
+def _respell(levels: NDArray[Any], known: set[Any]) -> None:
+    """Write truth values the way that ``fit`` saw them, in place."""
+    for spelling, other in _OTHER_SPELLING.items():
+        if spelling not in known and other in known:
+            levels[levels == spelling] = other
+
+
+def _refuse_infinity(numbers: NDArray[np.float64], names: Iterable[Any]) -> None:
     infinite = np.isinf(numbers).any(axis=0)
     if infinite.any():
         raise ValueError(
-            f"Input X contains infinity in column {int(np.argmax(infinite))}; replace it by a "
-            "finite number, or by NaN if it is missing."
+            f"Input X contains infinity in column {list(names)[int(np.argmax(infinite))]!r}; "
+            "replace it by a finite number, or by NaN if it is missing."
         )

@@ -1,0 +1,139 @@
+"""scikit-learn's own checks, over every public estimator.
+
+The environment variable ``SCIPY_ARRAY_API=1`` must be set before scipy is imported, or
+scikit-learn skips its array-API check.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from _public import public_estimators
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skcal import CalibratedClassifier, NeSCalClassifier, NeSCalMLP, TabularEncoder
+from skcal.calibration import BaseCalibrator
+from skcal.neural import NetClassifier
+
+# Enough training for the checks that ask for a good accuracy, and no more.
+FAST = {"max_epochs": 30, "lr": 0.02}
+# Where a weight of two can be the same as a row repeated: no neighbours, no split, no dropout,
+# and every row in each step.
+EXACT = FAST | {
+    "dtype": "float64",
+    "early_stopping": False,
+    "batch_size": -1,
+    "random_state": 0,
+}
+
+ESTIMATORS = [
+    NeSCalMLP(**FAST),
+    NeSCalMLP(smoothing=0, dropout=0.0, **EXACT),
+    NeSCalClassifier(**FAST),
+    NetClassifier(**FAST),
+    CalibratedClassifier(LogisticRegression()),
+    CalibratedClassifier(LogisticRegression(), ensemble=False),
+    CalibratedClassifier(LogisticRegression(), "sigmoid"),
+    CalibratedClassifier(LogisticRegression(), "isotonic"),
+    TabularEncoder(),
+]
+
+
+def expected_failures(estimator):
+    if isinstance(estimator, NetClassifier) and estimator.batch_size != -1:
+        return {
+            "check_sample_weight_equivalence_on_dense_data": (
+                # scikit-learn's words for estimators of its own, then the reasons here.
+                "sample_weight is not equivalent to removing/repeating samples. "
+                "A repeated row becomes its own neighbour, and a table with other rows is "
+                "split otherwise into training and validation rows."
+            )
+        }
+    return {}
+
+
+# Some checks draw labels at random. Where a model is wrong more often than chance, the best
+# temperature is infinite, and the warning says so rightly.
+@pytest.mark.filterwarnings(
+    "ignore:The best temperature lies outside:sklearn.exceptions.ConvergenceWarning"
+)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures, xfail_strict=True)
+def test_check(estimator, check):
+    check(estimator)
+
+
+def test_every_public_estimator_is_checked():
+    # Calibrators take scores, one column per class, which these checks cannot give them.
+    expected = {cls for cls in public_estimators() if not issubclass(cls, BaseCalibrator)}
+    assert NeSCalMLP in expected  # the walk finds something
+    assert {type(estimator) for estimator in ESTIMATORS} == expected
+
+
+# --- Weights are repetition, where they can be -------------------------------------------
+
+
+def nets(**params):
+    return [
+        NetClassifier(module__dropout=0.0, **EXACT | params),
+        NeSCalClassifier(module__dropout=0.0, smoothing=0, **EXACT | params),
+        NeSCalMLP(dropout=0.0, smoothing=0, **EXACT | params),
+    ]
+
+
+def name_of(estimator):
+    return type(estimator).__name__
+
+
+def weighted_table(seed=0, n=60):
+    """Return a mixed table with missing cells, labels, and weights of 0, 1, 2 and 3."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "number": np.where(rng.random(n) < 0.2, np.nan, rng.normal(5, 3, n)),
+            "other": rng.normal(size=n),
+            "level": rng.choice(["a", "b", "c"], n),
+        }
+    )
+    y = np.array(["x", "y", "z"])[np.arange(n) % 3]
+    weight = np.arange(n) // 3 % 4
+    # What only a row of weight zero holds must not leave a trace in the encoder either.
+    X.loc[1, ["number", "other", "level"]] = [1e9, np.nan, "nowhere else"]
+    assert weight[1] == 0
+    return X, y, weight
+
+
+def repeat(X, y, weight):
+    rows = np.repeat(np.arange(len(y)), weight)
+    return X.iloc[rows].reset_index(drop=True), y[rows]
+
+
+@pytest.mark.parametrize("net", nets() + nets(class_weight="balanced"), ids=name_of)
+def test_weights_are_repetition(net):
+    X, y, weight = weighted_table()
+    weighted = net.fit(X, y, sample_weight=weight).predict_proba(X)
+    repeated = net.fit(*repeat(X, y, weight)).predict_proba(X)
+    unweighted = net.fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-6, atol=1e-9)
+    assert np.abs(weighted - unweighted).max() > 0.01
+
+
+@pytest.mark.parametrize("net", nets(early_stopping=True, n_iter_no_change=3), ids=name_of)
+def test_validation_weights_are_repetition(net):
+    X, y, weight = weighted_table()
+    X_val, y_val, weight_val = weighted_table(seed=1, n=48)
+
+    def fit(*train, val):
+        return net.fit(*train, X_val=val[0], y_val=val[1], sample_weight_val=val[2])
+
+    weighted = fit(X, y, weight, val=(X_val, y_val, weight_val))
+    losses = weighted.history[:, "valid_loss"]
+    repeated = fit(*repeat(X, y, weight), val=(*repeat(X_val, y_val, weight_val), None))
+    np.testing.assert_allclose(losses, repeated.history[:, "valid_loss"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("net", nets(), ids=name_of)
+def test_the_scale_of_weights_does_not_matter(net):
+    X, y, weight = weighted_table()
+    one = net.fit(X, y, sample_weight=weight).predict_proba(X)
+    thousandth = net.fit(X, y, sample_weight=weight / 1000).predict_proba(X)
+    np.testing.assert_allclose(one, thousandth, rtol=1e-6, atol=1e-9)
