@@ -1,6 +1,7 @@
 """Neighborhood Smoothing: the penalty, its cache of predictions and its graph."""
 
 import math
+import warnings
 from typing import Literal
 
 import numpy as np
@@ -203,6 +204,8 @@ class NeighborhoodSmoothing:
             raise ValueError(f"cache_decay must lie in [0, 1); got {cache_decay!r}.")
         if n_neighbors < 1:
             raise ValueError(f"n_neighbors must be at least 1; got {n_neighbors!r}.")
+        if n_components < 1:
+            raise ValueError(f"n_components must be at least 1; got {n_components!r}.")
         self.n_neighbors = n_neighbors
         self.target = target
         self.cache_decay = cache_decay
@@ -232,6 +235,8 @@ class NeighborhoodSmoothing:
         self
         """
         n = len(embeddings)
+        if logits is not None and len(logits) != n:
+            raise ValueError(f"There are {n} embeddings but logits for {len(logits)} rows.")
         if self._unknown is not None and len(self._unknown) != n:
             raise ValueError(
                 f"The cache holds {len(self._unknown)} rows and the embeddings {n}; use a new "
@@ -334,20 +339,26 @@ def reduce_embeddings(
     """
     if reduction is None or embeddings.shape[1] <= n_components:
         return embeddings
-    Z = embeddings.detach().cpu().numpy()
     if reduction == "pca":
-        from sklearn.decomposition import PCA
-
-        reduced = PCA(min(n_components, *Z.shape), svd_solver="covariance_eigh").fit_transform(Z)
-    else:
+        centred = embeddings.detach() - embeddings.detach().mean(dim=0)
+        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors  # least variance first
+        return centred @ axes[:, -n_components:].flip(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # umap misses Tensorflow; we do not
         try:
             from umap import UMAP
         except ImportError as error:
             raise ImportError(
                 "reduction='umap' needs umap-learn; install it with pip install 'skcal[umap]'."
             ) from error
-        reduced = UMAP(
-            n_components=min(n_components, len(Z) - 2), random_state=seed, n_jobs=1
-        ).fit_transform(Z)
-    reduced = np.ascontiguousarray(reduced, dtype=Z.dtype)
-    return torch.from_numpy(reduced).to(embeddings.device)
+    n = len(embeddings)
+    if n < 4:  # too few for a layout
+        return embeddings
+    umap = UMAP(
+        n_neighbors=min(15, n - 1),
+        n_components=min(n_components, n - 2),
+        random_state=seed,
+        n_jobs=1,
+    )
+    reduced = np.ascontiguousarray(umap.fit_transform(embeddings.detach().cpu().numpy()))
+    return torch.from_numpy(reduced).to(embeddings)
