@@ -86,8 +86,18 @@ def _tap(module: nn.Module, embedding: str) -> Iterator[Callable[[Tensor, Tensor
         )
 
     def read(_: Tensor, __: Tensor) -> Tensor:
-        last = seen[-1]
+        last = seen[-1] if seen else None
         seen.clear()
+        if not isinstance(last, Tensor):
+            raise ValueError(
+                f"embedding={embedding!r} cannot be read: "
+                + (
+                    f"{type(module).__name__} does not run it."
+                    if last is None
+                    else f"it is a {type(last).__name__}, not a tensor."
+                )
+                + " Name another submodule, or a method."
+            )
         return last
 
     try:

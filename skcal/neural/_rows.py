@@ -92,7 +92,7 @@ class Batches:
 def hold_out(rows: Rows, fraction: float, seed: int) -> Rows:
     """Return training rows, with a stratified share of the rows held out as ``valid``.
 
-    A class of a single row stays in training.
+    Every class keeps a row in training.
 
     Raises
     ------
@@ -116,6 +116,9 @@ def hold_out(rows: Rows, fraction: float, seed: int) -> Rows:
     _, held_out = next(splitter.split(splittable, codes[splittable]))
     is_valid = np.zeros(len(rows), dtype=bool)
     is_valid[splittable[held_out]] = True
+    # A split that is not stratified may take a small class whole.
+    for code in np.setdiff1d(codes, codes[~is_valid]):
+        is_valid[np.argmax(codes == code)] = False
     train = rows.take(np.flatnonzero(~is_valid))
     train.valid = rows.take(np.flatnonzero(is_valid))
     return train

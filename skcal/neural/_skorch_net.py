@@ -28,6 +28,10 @@ from skcal.neural.modules import MLP, Dropout
 _INIT_LOCK = threading.RLock()
 # Prediction needs no gradients, so its batches can be large.
 _PREDICT_ROWS = 8_192
+# So many rows show what a module returns.
+_FIRST_ROWS = 32
+# skorch's callbacks look for a column that marks the best epochs of these.
+_BEST: dict[str, Callable[..., float]] = {"train_loss": min, "valid_loss": min, "valid_acc": max}
 
 
 def _private(name: str) -> property:
@@ -45,7 +49,6 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     prediction are in :class:`skcal.neural.NetClassifier`.
     """
 
-    _output_checked: bool
     callbacks_: list[tuple[str, Any]]
 
     history_ = _private("history_")
@@ -88,7 +91,6 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         random_state: Any = None,
         iterator_train: Any = Batches,
         iterator_valid: Any = Batches,
-        dataset: Any = Rows,
         callbacks: Any = None,
         predict_nonlinearity: Any = "auto",
         warm_start: bool = False,
@@ -108,7 +110,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             batch_size=batch_size,
             iterator_train=iterator_train,
             iterator_valid=iterator_valid,
-            dataset=dataset,
+            dataset=Rows,
             train_split=None,
             callbacks=callbacks,
             predict_nonlinearity=predict_nonlinearity,
@@ -133,8 +135,8 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     # -- the scikit-learn parameter protocol -------------------------------------------
 
     def _get_param_names(self) -> list[str]:
-        # skorch takes every attribute for a parameter. Splits and classes are ours to decide.
-        hidden = {"train_split", "classes", "forward_iter"}
+        # skorch takes every attribute for a parameter. Rows, splits and classes are ours.
+        hidden = {"dataset", "train_split", "classes", "forward_iter"}
         names = super()._get_param_names()
         return [name for name in names if not name.startswith("_") and name not in hidden]
 
@@ -185,11 +187,24 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         return [*callbacks, ("print_log", PrintLog())]
 
     def initialize_callbacks(self) -> Self:
-        """Build the callbacks; without validation rows there is nothing to stop early on."""
+        """Build the callbacks, early stopping last: it ends an epoch that all shall have seen."""
         super().initialize_callbacks()
-        if not getattr(self, "_validates", True):
-            self.callbacks_ = [pair for pair in self.callbacks_ if pair[0] != "early_stopping"]
+        self.callbacks_.sort(key=lambda pair: pair[0] == "early_stopping")
         return self
+
+    def _drop_blind_callbacks(self, *, strict: bool) -> None:
+        """Leave out, or refuse, callbacks that watch validation rows where there are none."""
+        blind = [
+            name
+            for name, callback in self.callbacks_
+            if str(getattr(callback, "monitor", "")).startswith("valid_")
+        ]
+        if blind and strict:
+            raise ValueError(
+                f"The callback {blind[0]!r} watches the validation rows, but there are none; set "
+                "early_stopping=True, or pass X_val and y_val."
+            )
+        self.callbacks_ = [pair for pair in self.callbacks_ if pair[0] not in blind]
 
     def get_params_for(self, prefix: str) -> dict[str, Any]:
         """Return the arguments of a part: skorch's, and what only ``fit`` knows."""
@@ -244,6 +259,18 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
                 part.generator = generator
 
     # -- what skorch calls during training ----------------------------------------------
+
+    def notify(self, method_name: str, **kwargs: Any) -> None:
+        """Call the callbacks; stop after an epoch once all of them have seen it."""
+        super().notify(method_name, **kwargs)
+        if method_name == "on_epoch_end" and self._stop_asked:
+            raise KeyboardInterrupt  # how skorch itself stops early
+
+    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Look whether the module returns logits."""
+        super().on_train_begin(net, X=X, y=y, **kwargs)
+        batch = X[:_FIRST_ROWS]
+        _check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
 
     def check_data(self, X: Any, y: Any = None) -> None:
         """Do nothing: labels were encoded, and the classes kept, before skorch sees them."""
@@ -311,30 +338,28 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
                 f"learning rate than lr={self.lr}, and scale the inputs."
             )
         for name, mean in means.items():
+            if name in _BEST:
+                earlier = [epoch[name] for epoch in self.history[:-1] if name in epoch]
+                is_best = not earlier or _BEST[name](mean, *earlier) not in earlier
+                self.history.record(f"{name}_best", is_best)
             self.history.record(name, mean)
         self.history.record(f"{prefix}_batch_count", len(weights))
-
-    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Tensor]:
-        """Take one step, having looked once whether the module returns logits."""
-        step = super().train_step_single(batch, **fit_params)
-        if not self._output_checked:
-            _check_logits(step["y_pred"], len(batch[1]), len(self.classes_))
-            self._output_checked = True
-        return step
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
         """Open a task for scikit-learn's callbacks."""
         super().on_epoch_begin(net, **kwargs)
+        self._stop_asked = False
         if hasattr(self, "_callback_fit_ctx"):
             self._epoch_context = self._callback_fit_ctx.subcontext(task_name="epoch")
-            self._epoch_context.call_on_fit_task_begin(estimator=self)
+            self._epoch_context.call_on_fit_task_begin(estimator=self, **self._fit_data)
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Close the task; a callback of scikit-learn may ask to stop."""
         super().on_epoch_end(net, **kwargs)
         context = self.__dict__.pop("_epoch_context", None)
-        if context and context.call_on_fit_task_end(estimator=self, reconstruction_attributes={}):
-            raise KeyboardInterrupt  # how skorch itself stops early
+        self._stop_asked = context is not None and context.call_on_fit_task_end(
+            estimator=self, reconstruction_attributes={}, **self._fit_data
+        )
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         # skorch infers this from the criterion, which a trimmed network no longer has.

@@ -70,7 +70,8 @@ class NeSCalMLP(NeSCalClassifier):
     n_iter_no_change : int, default=12
         Patience of early stopping, in epochs.
     refit : bool, default=False
-        After early stopping, train anew on all rows for the best number of epochs.
+        After early stopping, train anew on all rows, those held out too, for the best number
+        of epochs.
     encoder : "auto" or transformer, default="auto"
         Turns a table into numbers; "auto" is a :class:`TabularEncoder`.
     class_weight : dict, "balanced" or None, default=None

@@ -14,7 +14,7 @@ from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import Graph, NeighborhoodSmoothing, Reduction, Target
 
 # The automatic refresh: a graph every five epochs, or one epoch per this many rows.
-_ROWS_PER_EPOCH_BETWEEN_GRAPHS = 10_000
+_ROWS_PER_EPOCH_BETWEEN_GRAPHS = 4_000
 
 
 class Homophily(NamedTuple):
@@ -59,7 +59,7 @@ class NeSCalClassifier(NetClassifier):
         last one.
     refresh : "auto", int or None, default="auto"
         Epochs between graphs; None builds one graph only. "auto" rebuilds every 5 epochs, or
-        every ``n / 10,000`` epochs on more than 50,000 rows, which keeps the time spent on
+        every ``n / 4,000`` epochs on more than 20,000 rows, which keeps the time spent on
         graphs at about half of the time spent on training or less.
     graph : {"knn", "random", "permuted"}, default="knn"
         "random" and "permuted" are controls: see :class:`NeighborhoodSmoothing`.
@@ -90,7 +90,8 @@ class NeSCalClassifier(NetClassifier):
     n_iter_no_change : int, default=12
         Patience of early stopping, in epochs.
     refit : bool, default=False
-        After early stopping, train anew on all rows for the best number of epochs.
+        After early stopping, train anew on all rows, those held out too, for the best number
+        of epochs.
     encoder : "auto", transformer or None, default="auto"
         Turns a table into numbers. "auto" is a :class:`TabularEncoder` when ``module`` is
         None; a module of your own gets its numbers as they are.

@@ -13,6 +13,7 @@ from sklearn.callback import with_callbacks
 from sklearn.utils import check_consistent_length, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
+from skorch.callbacks import EarlyStopping
 from skorch.utils import is_dataset
 
 from skcal._validation import check_weights
@@ -54,10 +55,12 @@ class NetClassifier(SkorchNet):
         encoder = (
             TabularEncoder(dtype=self.dtype) if self.encoder == "auto" else clone(self.encoder)
         )
-        weights = {}
-        if sample_weight is not None and "sample_weight" in signature(encoder.fit).parameters:
-            weights = {"sample_weight": sample_weight}
-        encoder.fit(table, **weights)
+        fit_rows, weights = table, {}
+        if sample_weight is not None:
+            fit_rows, used = table[sample_weight > 0], sample_weight[sample_weight > 0]
+            if "sample_weight" in signature(encoder.fit).parameters:
+                weights = {"sample_weight": used}
+        encoder.fit(fit_rows, **weights)
         encoded = np.asarray(encoder.transform(table), dtype=self.dtype)
         self.encoder_: Any = encoder
         return encoded
@@ -70,6 +73,7 @@ class NetClassifier(SkorchNet):
         *,
         reset: bool,
         classes: ArrayLike | None = None,
+        training: bool = True,
     ) -> Rows:
         """Check and encode a table; rows of weight zero are left out."""
         name = type(self).__name__
@@ -92,8 +96,9 @@ class NetClassifier(SkorchNet):
             self.classes_inferred_ = np.unique(y if classes is None else classes)
         unknown = ~np.isin(y, self.classes_)
         if unknown.any():
+            label = y[unknown][:1].tolist()[0]
             raise ValueError(
-                f"Label {y[unknown][0]!r} is not among the classes {self.classes_.tolist()}"
+                f"Label {label!r} is not among the classes {self.classes_.tolist()}"
                 + (
                     " that the estimator knows; refit it on data with every class."
                     if classes is None
@@ -103,10 +108,11 @@ class NetClassifier(SkorchNet):
         codes = np.searchsorted(self.classes_, y).astype(np.int64)
         weight = np.ones(len(y)) if given is None else given
         if self.class_weight is not None:
-            per_class = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=y, sample_weight=given
-            )
-            weight = weight * per_class[codes]
+            if training:
+                self._per_class = compute_class_weight(
+                    self.class_weight, classes=self.classes_, y=y, sample_weight=given
+                )
+            weight = weight * self._per_class[codes]
         keep = weight > 0
         if reset and classes is None and len(np.unique(codes[keep])) < 2:
             raise ValueError(
@@ -179,7 +185,9 @@ class NetClassifier(SkorchNet):
             rows = self._rows(X, y, sample_weight, reset=fresh)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
             if X_val is not None:
-                rows.valid = self._rows(X_val, y_val, sample_weight_val, reset=False)
+                rows.valid = self._rows(
+                    X_val, y_val, sample_weight_val, reset=False, training=False
+                )
                 training = rows
             else:
                 training = (
@@ -190,13 +198,18 @@ class NetClassifier(SkorchNet):
             context = self._init_callback_context(
                 max_subtasks=None if self.refit else self.max_epochs
             )
-            context.call_on_fit_task_begin(estimator=self)
-            self._train(training, fresh=fresh)
-            if self.refit and training.valid is not None:
-                best = self.best_epoch_
-                everything = rows if training is not rows else Rows(rows.X, rows.y, rows.weight)
-                self._train(everything, fresh=True, epochs=best)
-            context.call_on_fit_task_end(estimator=self, reconstruction_attributes={})
+            metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+            self._fit_data = {"X": X, "y": y, "metadata": metadata}
+            try:
+                context.call_on_fit_task_begin(estimator=self, **self._fit_data)
+                self._train(training, fresh=fresh)
+                if self.refit and training is not rows:
+                    self._train(rows, fresh=True, epochs=self.best_epoch_)
+                context.call_on_fit_task_end(
+                    estimator=self, reconstruction_attributes={}, **self._fit_data
+                )
+            finally:
+                del self._fit_data
         return self
 
     def partial_fit(
@@ -224,9 +237,15 @@ class NetClassifier(SkorchNet):
         if is_dataset(X) and isinstance(X, Rows):  # skorch's own fit comes through here
             return super().partial_fit(X, None, **fit_params)
         fresh = not self.initialized_
+        self._validate_own_params()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs the whole data at once; give partial_fit the "
+                "weights as a dict (sklearn.utils.class_weight.compute_class_weight)."
+            )
+        # A batch that is refused costs no more than itself; training that fails, the network.
+        rows = self._rows(X, y, sample_weight, reset=fresh, classes=classes)
         with self._unfitted_on_error():
-            self._validate_own_params()
-            rows = self._rows(X, y, sample_weight, reset=fresh, classes=classes)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
             # Each call goes on with fresh draws rather than repeating those of the last.
             self._seed += 0 if fresh else len(self.history)
@@ -234,22 +253,22 @@ class NetClassifier(SkorchNet):
         return self
 
     def _train(self, rows: Rows, *, fresh: bool, epochs: int | None = None) -> None:
-        self._validates: bool = rows.valid is not None
-        self._output_checked = False
         if fresh:
             self.initialize()
         else:
             self._seed_dropout()
             self.initialize_callbacks()
+        if rows.valid is None:
+            self._drop_blind_callbacks(strict=epochs is None)
         self.notify("on_train_begin", X=rows, y=None)
         with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
             self.fit_loop(rows, None, epochs=epochs)
         self.notify("on_train_end", X=rows, y=None)
         self.n_iter_ = len(self.history)
         self.best_epoch_: int = self.n_iter_
-        if self._validates:
-            losses = [epoch.get("valid_loss", np.inf) for epoch in self.history]
-            self.best_epoch_ = int(np.argmin(losses)) + 1
+        for _, callback in self.callbacks_:
+            if isinstance(callback, EarlyStopping) and callback.load_best:
+                self.best_epoch_ = callback.best_epoch_ or self.n_iter_
 
     # -- predict -------------------------------------------------------------------------
 
