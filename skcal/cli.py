@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from skcal._version import __version__
@@ -90,6 +91,11 @@ def _compare_and_report(
     from skcal.demo import compare, write_report
     from skcal.demo._report import summary, text_table
 
+    try:
+        # Before the training, not after it.
+        Path(options.out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return _fail(f"The folder {options.out} cannot be made: {error}")
     print(f"{title}: {len(X)} rows, {X.shape[1]} columns, {y.nunique()} classes")
     for note in notes:
         print(note)
@@ -102,10 +108,7 @@ def _compare_and_report(
     print()
     for sentence in summary(result):
         print(sentence)
-    try:
-        written = write_report(result, options.out, title=title, notes=notes)
-    except OSError as error:
-        return _fail(f"The report could not be written to {options.out}: {error}")
+    written = write_report(result, options.out, title=title, notes=notes)
     print(f"\nWritten in {result.seconds:.0f} s: " + ", ".join(str(path) for path in written))
     return 0
 
