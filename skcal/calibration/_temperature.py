@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import root_scalar
-from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
@@ -133,12 +132,18 @@ def _derivative(
     scores = log_proba - log_proba.max(axis=1, keepdims=True)
     own = np.exp(log_proba)
     pull = shrinkage * weights / weights.sum()
-    wanted = weights @ scores[np.arange(len(codes)), codes] + pull @ (own * scores).sum(axis=1)
+    wanted = weights @ scores[np.arange(len(codes)), codes] + pull @ np.einsum(
+        "ij,ij->i", own, scores
+    )
     total = weights + pull
 
+    powers = np.empty_like(scores)
+
     def derivative(log_t: float) -> float:
-        proba = softmax(scores * np.exp(-log_t), axis=1)
-        return float(total @ np.einsum("ij,ij->i", proba, scores) - wanted)
+        # Scores are at most zero, so no power overflows, and each row has one that is 1.
+        np.exp(np.multiply(scores, np.exp(-log_t), out=powers), out=powers)
+        expected = np.einsum("ij,ij->i", powers, scores) / powers.sum(axis=1)
+        return float(total @ expected - wanted)
 
     return derivative
 
