@@ -93,8 +93,9 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
             f"{name} must be probabilities in [0, 1]; row {row} is {raw[row]}. "
             "If these are logits, say so (input='logits') or apply softmax first."
         )
-    proba = np.clip(proba, 0.0, 1.0)
+    proba = np.maximum(proba, 0.0)
     if proba.ndim == 1:
+        proba = np.minimum(proba, 1.0)
         return np.column_stack([1.0 - proba, proba])
     total = proba.sum(axis=1)
     wrong = np.abs(total - 1.0) > tolerance

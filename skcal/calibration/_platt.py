@@ -4,12 +4,13 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from skcal._validation import FloatArray, IntArray
+from skcal._validation import TINY, FloatArray, IntArray
 from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
+
+_MAX_ITER = 100
 
 
 class PlattScaling(OneVsRestMap):
@@ -73,7 +74,6 @@ class PlattScaling(OneVsRestMap):
     """
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        self.n_iter_, self.converged_ = 0, True
         super()._fit(log_proba, codes, weights)
         lines = [(1.0, 0.0) if learned is None else learned for learned in self.maps_]
         self.coef_, self.intercept_ = (np.array(part) for part in zip(*lines, strict=True))
@@ -85,29 +85,49 @@ class PlattScaling(OneVsRestMap):
             )
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        targets = smoothed_targets(hit, weights)
-        share = weights / weights.sum()
         # Of unit size, so that slope and intercept are of one size whatever the scores' scale.
-        scale = max(float(np.sqrt(share @ log_odds**2)), np.finfo(float).tiny)
-        x = log_odds / scale
-
-        def objective(line: FloatArray) -> tuple[float, FloatArray]:
-            z = line[0] * x + line[1]
-            loss = share @ (np.logaddexp(0, z) - targets * z)
-            residual = share * (expit(z) - targets)
-            return float(loss), np.array([residual @ x, residual.sum()])
-
-        result = minimize(
-            objective,
-            np.array([scale, 0.0]) if scale < 1e2 else np.array([1.0, 0.0]),
-            jac=True,
-            method="L-BFGS-B",
-            options={"ftol": 1e-14, "gtol": 1e-9, "maxiter": 1000},
+        share = weights / weights.sum()
+        scale = max(float(np.sqrt(share @ log_odds**2)), TINY)
+        # From the identity, or from the steepest line that is not saturated.
+        start = np.array([min(scale, 1.0), 0.0])
+        line, n_iter, converged = _minimise(
+            log_odds / scale, smoothed_targets(hit, weights), share, start
         )
-        self.n_iter_ = max(self.n_iter_, int(result.nit))
-        self.converged_ &= bool(result.success)
-        return float(result.x[0] / scale), float(result.x[1])
+        self.n_iter_ = max(self.n_iter_, n_iter)
+        self.converged_ &= converged
+        return float(line[0] / scale), float(line[1])
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         slope, intercept = learned
         return slope * log_odds + intercept
+
+
+def _minimise(
+    x: FloatArray, targets: FloatArray, share: FloatArray, line: FloatArray
+) -> tuple[FloatArray, int, bool]:
+    """Return the best slope and intercept, the iterations, and if they were enough.
+
+    Newton's method with step halving: the loss is convex in two parameters.
+    """
+
+    def loss(line: FloatArray) -> float:
+        z = line[0] * x + line[1]
+        return float(share @ (np.logaddexp(0, z) - targets * z))
+
+    columns = np.vstack([x, np.ones_like(x)])
+    here = loss(line)
+    for n_iter in range(1, _MAX_ITER + 1):
+        z = line[0] * x + line[1]
+        proba = expit(z)
+        gradient = columns @ (share * (proba - targets))
+        hessian = (columns * (share * proba * expit(-z))) @ columns.T
+        # A whisker of ridge: scores that are all equal leave one direction flat.
+        step = np.linalg.solve(hessian + 1e-14 * np.eye(2), gradient)
+        gain = float(gradient @ step)
+        if gain < 1e-12:  # The last step squares the error.
+            return line - step, n_iter, True
+        size = 1.0
+        while (there := loss(line - size * step)) > here - 1e-4 * size * gain and size > 1e-12:
+            size /= 2
+        line, here = line - size * step, there
+    return line, n_iter, False
