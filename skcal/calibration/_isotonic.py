@@ -9,15 +9,18 @@ from sklearn.isotonic import IsotonicRegression
 from skcal._validation import FloatArray
 from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
 
+# Steps rise by this much in log-odds, so that rows on one step keep the order of their scores.
+_TILT = 1e-9
+
 
 class IsotonicCalibration(OneVsRestMap):
     r"""Fit a rising step curve to the probability of each class.
 
     The best non-decreasing map of the log-odds of the second of two classes, or of each
     class against the rest, divided by their sum; between two steps it is linear in the
-    log-odds. Outcomes are replaced by Platt's smoothed
-    targets :math:`(n_+ + 1)/(n_+ + 2)` and :math:`1/(n_- + 2)`: a plain isotonic fit says 0
-    and 1, and one wrong row then makes the log-loss infinite.
+    log-odds. Outcomes are replaced by Platt's smoothed targets :math:`(n_+ + 1)/(n_+ + 2)`
+    and :math:`1/(n_- + 2)`: a plain isotonic fit says 0 and 1, and one wrong row then makes
+    the log-loss infinite. Steps are tilted by 1e-9, so that ties do not undo the ranking.
 
     Parameters
     ----------
@@ -74,4 +77,5 @@ class IsotonicCalibration(OneVsRestMap):
         return curve.fit(log_odds, smoothed_targets(hit, weights), sample_weight=weights)
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
-        return logit(np.clip(learned.predict(log_odds), 1e-300, 1 - 1e-16))
+        steps = logit(np.clip(learned.predict(log_odds), 1e-300, 1 - 1e-16))
+        return steps + _TILT * np.arctan(log_odds)
