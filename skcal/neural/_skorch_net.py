@@ -97,7 +97,6 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         verbose: int = 0,
         device: Any = "cpu",
         compile: bool = False,
-        use_caching: Any = "auto",
         torch_load_kwargs: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -118,7 +117,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             verbose=verbose,
             device=device,
             compile=compile,
-            use_caching=use_caching,
+            use_caching=True,  # without it, skorch's scorers find no labels in our rows
             torch_load_kwargs=torch_load_kwargs,
             **kwargs,
         )
@@ -136,7 +135,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
 
     def _get_param_names(self) -> list[str]:
         # skorch takes every attribute for a parameter. Rows, splits and classes are ours.
-        hidden = {"dataset", "train_split", "classes", "forward_iter"}
+        hidden = {"dataset", "train_split", "classes", "forward_iter", "use_caching"}
         names = super()._get_param_names()
         return [name for name in names if not name.startswith("_") and name not in hidden]
 
@@ -211,7 +210,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         params = super().get_params_for(prefix)
         if prefix == "module":
             return self._module_sizes() | params
-        if prefix == "criterion":
+        if prefix == "criterion" and not isinstance(self.criterion, nn.Module):
             return {"reduction": "none"} | params
         if prefix == "iterator_train":
             generator = torch.Generator().manual_seed(self._seed + 1)
@@ -222,7 +221,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         args, kwargs = super()._get_params_for_optimizer(prefix, named_parameters)
         # One fused pass over the weights is several times faster than one per tensor.
         if self.optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
-            kwargs.setdefault("fused", True)
+            kwargs.setdefault("fused", not (kwargs.get("foreach") or kwargs.get("differentiable")))
         return args, kwargs
 
     def _module_class(self) -> Any:
@@ -250,6 +249,13 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             super().initialize_module()
         self.module_.to(getattr(torch, self.dtype))
         self._seed_dropout()
+        return self
+
+    def initialize_criterion(self) -> Self:
+        """Build the criterion; one given as an instance is set to answer row by row."""
+        super().initialize_criterion()
+        if isinstance(self.criterion, nn.Module):
+            self.criterion_.reduction = "none"
         return self
 
     def _seed_dropout(self) -> None:
@@ -298,6 +304,11 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         """Return the weighted mean loss of a batch; the log-loss when validating."""
         weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
         rows = self.criterion_(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
+        if rows.shape != weight.shape:
+            raise ValueError(
+                f"The criterion must return one loss per row, shape {tuple(weight.shape)}; got "
+                f"{tuple(rows.shape)}."
+            )
         loss = weight @ rows / weight.sum()
         self._loss_parts = {"ce": loss.detach()}
         return loss

@@ -1,7 +1,7 @@
 """The network for tables."""
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -217,6 +217,13 @@ class NeSCalMLP(NeSCalClassifier):
 
     def _get_param_names(self) -> list[str]:
         return [name for name in super()._get_param_names() if name != "module"]
+
+    def _validate_own_params(self) -> None:
+        super()._validate_own_params()
+        if not all(isinstance(size, Integral) and size >= 1 for size in self.hidden_sizes):
+            raise ValueError(
+                f"hidden_sizes must hold whole numbers of at least 1; got {self.hidden_sizes!r}."
+            )
 
     def _module_class(self) -> Any:
         return MLP

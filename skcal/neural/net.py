@@ -135,6 +135,7 @@ class NetClassifier(SkorchNet):
                 if name not in ("prefixes_", "cuda_dependent_attributes_", "init_context_"):
                     self.__dict__.pop(name)
             self._epoch_context = None
+            self.virtual_params_: dict[str, Any] = {}  # the parameters of the optimizer that was
             self.initialized_ = False
             raise
 
@@ -142,7 +143,7 @@ class NetClassifier(SkorchNet):
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         X_val: Any = None,
