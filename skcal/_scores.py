@@ -49,7 +49,7 @@ def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
                 return Scores(values, "logits")
         if response == "decision_function" or not hasattr(estimator, "predict_proba"):
             raise ValueError(
-                f"The decision_function of {type(estimator).__name__} does not have one column "
+                f"The decision_function of {name_of(estimator)} does not have one column "
                 f"for each of the {n_classes} classes. Set decision_function_shape='ovr' if the "
                 "classifier has it, or use a classifier with predict_proba."
             )
@@ -59,9 +59,7 @@ def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
         "auto": "predict_logits, a decision_function with one column per class, or predict_proba",
         "logits": "predict_logits",
     }.get(response, response)
-    raise ValueError(
-        f"{type(estimator).__name__} has no {wanted}, so there is nothing to calibrate."
-    )
+    raise ValueError(f"{name_of(estimator)} has no {wanted}, so there is nothing to calibrate.")
 
 
 def _unwrap(estimator: Any) -> Any:
@@ -73,6 +71,11 @@ def _unwrap(estimator: Any) -> Any:
             estimator = estimator.best_estimator_
         else:
             return estimator
+
+
+def name_of(estimator: Any) -> str:
+    """Return the name of the classifier in question, for messages."""
+    return type(_unwrap(estimator)).__name__
 
 
 def _predict_logits(estimator: Any) -> Callable[[Any], Any] | None:
@@ -98,7 +101,7 @@ def known_classes(estimator: Any) -> NDArray[Any]:
     classes = getattr(estimator, "classes_", None)
     if classes is None or not is_classifier(estimator):
         raise ValueError(
-            f"{type(estimator).__name__} is not a fitted classifier with classes_; only "
+            f"{name_of(estimator)} is not a fitted classifier with classes_; only "
             "classifiers can be calibrated."
         )
     return np.asarray(classes)

@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
-from skcal._scores import Scores, known_classes, read_scores
+from skcal._scores import Scores, known_classes, name_of, read_scores
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -58,8 +58,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         :class:`sklearn.frozen.FrozenEstimator`.
     calibrator : str or calibrator, default="temperature"
         "temperature", "sigmoid" (on log-odds), "isotonic", or an instance from
-        :mod:`skcal.calibration`. Its parameter ``input`` is set to the kind of score that
-        is read from the estimator.
+        :mod:`skcal.calibration`, whose parameter ``input`` is set to the kind of score that
+        is read from the estimator. Any other object with ``fit(scores, y, sample_weight,
+        classes=...)`` and ``predict_proba(scores)`` is given probabilities.
     cv : int, splitter, iterable of (train, test) or "prefit", default=None
         None is 5 stratified folds, or as many as the rarest class has rows if they are
         fewer. "prefit" treats ``estimator`` as frozen.
@@ -190,8 +191,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         if not is_classifier(self.estimator):
             raise ValueError(
-                f"{type(self.estimator).__name__} is not a classifier; only classifiers can be "
-                "calibrated."
+                f"{name_of(self.estimator)} is not a classifier; only classifiers are calibrated."
             )
         weights = None if sample_weight is None else check_weights(sample_weight, X)
         template = make_calibrator(self.calibrator)
@@ -414,7 +414,7 @@ def _as_input(calibrator: Any, scores: Scores) -> Any:
 def _fit_calibrator(
     template: Any, scores: Scores, y: Any, weights: FloatArray | None, classes: NDArray[Any]
 ) -> Any:
-    calibrator = clone(template)
+    calibrator = clone(template, safe=False)
     if isinstance(calibrator, BaseCalibrator):
         calibrator.set_params(input=scores.kind)
     return calibrator.fit(_as_input(calibrator, scores), y, weights, classes=classes)

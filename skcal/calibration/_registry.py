@@ -59,4 +59,4 @@ def make_calibrator(calibrator: Any) -> Any:
             "calibrator must be a name or an instance with fit and predict_proba; got "
             f"{calibrator!r}."
         )
-    return clone(calibrator)
+    return clone(calibrator, safe=False)
