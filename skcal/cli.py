@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,9 @@ def _compare_and_report(
     for note in notes:
         print(note)
     # Batches of a table are too small to share between threads, and threads that wait for each
-    # other on a busy machine cost many times what they save.
+    # other on a busy machine cost many times what they save. Only libraries that are loaded
+    # can be limited, so torch comes first.
+    import_module("skcal.neural")
     with threadpool_limits(1):
         result = compare(X, y, seeds=range(options.seeds), progress=_progress)
     print()
