@@ -16,7 +16,7 @@ from skcal.calibration import BaseCalibrator
 from skcal.neural import NetClassifier
 
 # Enough training for the checks that ask for a good accuracy, and no more.
-FAST = {"max_epochs": 30, "lr": 0.02}
+FAST = {"max_epochs": 15, "lr": 0.02}
 # Where a weight of two can be the same as a row repeated: no neighbours, no split, no dropout,
 # and every row in each step.
 EXACT = FAST | {

@@ -30,6 +30,98 @@ class NetClassifier(SkorchNet):
     a classifier: labels of any kind, weights, seeds, early stopping on the validation
     log-loss. :class:`NeSCalClassifier` and :class:`NeSCalMLP` build on it; use them instead,
     with ``smoothing=0`` for plain training.
+
+    Parameters
+    ----------
+    module : torch.nn.Module class or instance, optional
+        Returns logits of shape (n, n_classes). Constructor arguments named ``n_inputs`` and
+        ``n_classes`` are filled in; others are given as ``module__<name>``. An instance is
+        copied. None builds a small default network.
+    criterion : torch loss class, default=torch.nn.CrossEntropyLoss
+        Takes logits and class codes, and ``reduction="none"``.
+    optimizer : torch optimizer class, default=torch.optim.AdamW
+        Its arguments are given as ``optimizer__<name>``.
+    lr : float, default=2e-3
+        Learning rate.
+    max_epochs : int, default=100
+        Most passes over the training rows.
+    batch_size : int, default=128
+        Rows per step; -1 takes all.
+    early_stopping : bool, default=True
+        Hold out rows, stop when their log-loss has not improved for ``n_iter_no_change``
+        epochs, and keep the weights of the best epoch.
+    validation_fraction : float, default=0.15
+        Share of rows held out for early stopping, stratified by class.
+    n_iter_no_change : int, default=12
+        Patience of early stopping, in epochs.
+    refit : bool, default=False
+        After early stopping, train anew on all rows for the best number of epochs.
+    embedding : str, default="penultimate"
+        What ``embed`` returns: "penultimate" (the input of the last linear layer), or the
+        name of a submodule (its output) or of a method.
+    encoder : "auto", transformer or None, default="auto"
+        Turns a table into numbers. "auto" is a :class:`TabularEncoder` when ``module`` is
+        None; a module of your own gets its numbers as they are.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied into ``sample_weight`` in training.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the network and of its probabilities.
+    random_state : int, RandomState instance or None, default=None
+        Seeds everything: splits, weights, batches and dropout.
+    iterator_train : class, default=skcal.neural._rows.Batches
+        Gives the batches of training rows; torch's ``DataLoader`` will do.
+    iterator_valid : class, default=skcal.neural._rows.Batches
+        Gives the batches of validation rows, and of rows to predict.
+    callbacks : list of skorch callbacks, optional
+        Called during training. Callbacks of scikit-learn are set by ``set_callbacks``.
+    predict_nonlinearity : "auto" or callable, default="auto"
+        Turns logits into probabilities; "auto" is softmax.
+    warm_start : bool, default=False
+        Go on from the present weights when ``fit`` is called again.
+    verbose : int, default=0
+        1 prints a line per epoch.
+    device : str, default="cpu"
+        Where the network runs.
+    compile : bool, default=False
+        Whether to compile the module with ``torch.compile``.
+    torch_load_kwargs : dict, optional
+        Passed to ``torch.load`` by skorch's ``load_params``.
+    **kwargs
+        Other parameters of :class:`skorch.NeuralNet`, such as ``module__*``,
+        ``optimizer__*``, ``iterator_train__*``, ``callbacks__*``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    module_ : torch.nn.Module
+        The trained network.
+    history_ : skorch.history.History
+        One record per epoch: ``train_loss``, ``ce`` (both the weighted mean criterion),
+        ``valid_loss`` (log-loss in nats of the validation rows) and ``valid_acc``.
+    n_iter_ : int
+        Epochs trained.
+    best_epoch_ : int
+        Epoch whose weights are kept, counted from 1.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, if the table had string names.
+    encoder_ : transformer
+        The fitted encoder, if there is one.
+
+    See Also
+    --------
+    NeSCalClassifier : Adds Neighborhood Smoothing.
+
+    Examples
+    --------
+    >>> from skcal.datasets import make_calibration_data
+    >>> from skcal.neural import NetClassifier
+    >>> X, y, _ = make_calibration_data(400, random_state=0)
+    >>> model = NetClassifier(max_epochs=5, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
     """
 
     # -- input ---------------------------------------------------------------------------
@@ -39,9 +131,8 @@ class NetClassifier(SkorchNet):
     ) -> NDArray[np.floating]:
         if not self._wants_encoder():
             try:
-                return validate_data(
-                    self, X, dtype=self.dtype, order="C", allow_nd=True, reset=reset
-                )
+                numbers = validate_data(self, X, dtype=self.dtype, allow_nd=True, reset=reset)
+                return _for_torch(numbers, self.dtype)
             except ValueError as error:
                 if "could not convert string" not in str(error):
                     raise
@@ -51,7 +142,7 @@ class NetClassifier(SkorchNet):
                 ) from error
         table = check_table(self, X, reset=reset)
         if not reset:
-            return self.encoder_.transform(table).astype(self.dtype, copy=False)
+            return _for_torch(self.encoder_.transform(table), self.dtype)
         encoder = (
             TabularEncoder(dtype=self.dtype) if self.encoder == "auto" else clone(self.encoder)
         )
@@ -61,7 +152,7 @@ class NetClassifier(SkorchNet):
             if "sample_weight" in signature(encoder.fit).parameters:
                 weights = {"sample_weight": used}
         encoder.fit(fit_rows, **weights)
-        encoded = np.asarray(encoder.transform(table), dtype=self.dtype)
+        encoded = _for_torch(encoder.transform(table), self.dtype)
         self.encoder_: Any = encoder
         return encoded
 
@@ -340,3 +431,9 @@ class NetClassifier(SkorchNet):
         source = "penultimate" if self.embedding in ("input", "logits") else self.embedding
         embeddings, _ = embed_rows(self.module_, rows.X, source, device=self.device)
         return embeddings.cpu().numpy()
+
+
+def _for_torch(encoded: Any, dtype: str) -> NDArray[np.floating]:
+    """Return what an encoder gave (array, DataFrame, sparse) as an array that torch may own."""
+    dense = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    return np.require(dense, dtype, ["C", "W"])
