@@ -143,9 +143,9 @@ def test_many_equal_rows_are_cut_into_blocks_of_bounded_size():
     assert owners.tolist() == [1] * 16 + [4]
 
 
-@pytest.mark.parametrize("k", [300, 499])
+@pytest.mark.parametrize("k", [1_500, 1_999])
 def test_few_rows_in_the_nearest_cells_widen_the_search(k):
-    assert_valid(knn_graph(normal(500, 8), k, exact=False), 500, k)
+    assert_valid(knn_graph(normal(2_000, 8), k, exact=False), 2_000, k)
 
 
 # --- Controls ---------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 import types
 from unittest import mock
 
@@ -382,6 +383,15 @@ def test_early_stopping_restores_the_epoch_of_the_lowest_log_loss(weighted):
         assert model.history_[model.best_epoch_ - 1, "valid_acc"] == pytest.approx(hits)
 
 
+@pytest.mark.parametrize(
+    "params", [{"criterion__label_smoothing": 0.3}, {"criterion": nn.MultiMarginLoss}]
+)
+def test_validation_measures_the_log_loss_whatever_the_criterion(params):
+    model = mlp(**params).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
+    best = model.history_[model.best_epoch_ - 1, "valid_loss"]
+    assert best == pytest.approx(log_loss(Y_VAL, model.predict_proba(X_VAL)), abs=1e-5)
+
+
 def test_best_epoch_is_the_last_when_nothing_is_restored():
     given = {"X_val": X_VAL, "y_val": Y_VAL}
     model = mlp(max_epochs=30, lr=0.1, early_stopping=False).fit(X, Y, **given)
@@ -501,6 +511,15 @@ def test_a_fitted_estimator_holds_no_rows(target):
     assert not tensors_by_row(model, len(X))
     small = mlp(early_stopping=False, target=target).fit(X[:60], Y[:60])
     assert abs(len(pickle.dumps(model)) - len(pickle.dumps(small))) < 1_000
+
+
+def test_random_graphs_follow_the_seed():
+    graphs = [
+        mlp(graph="random", keep_graph=True, random_state=seed).fit(X, Y).neighborhood_.neighbors_
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(graphs[0], graphs[1])
+    assert not torch.equal(graphs[0], graphs[2])
 
 
 def test_keep_graph_keeps_it_until_the_next_fit():
@@ -942,14 +961,16 @@ def test_boolean_and_categorical_labels():
 
 
 def test_rows_of_weight_zero_are_as_good_as_removed():
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    numbers = X.copy()
+    numbers[:6] *= 100
+    frame = pd.DataFrame(numbers, columns=list("abcd"))
     frame["e"] = np.where(np.arange(120) < 6, "seen here only", np.where(X[:, 2] > 0, "u", "v"))
     frame.loc[:2, "a"] = np.nan
     weight = np.random.default_rng(0).uniform(0.5, 2, size=120)
     weight[:6] = 0
     for data, params in (
-        (X, {}),
-        (X, {"encoder": MinMaxScaler()}),
+        (numbers, {}),
+        (numbers, {"encoder": MinMaxScaler()}),
         (frame, {}),
     ):
         model = mlp(**params).fit(data, Y, sample_weight=weight)
@@ -1322,6 +1343,24 @@ def test_the_same_seed_gives_the_same_bits_in_threads():
     for ours, theirs in zip(sequential, threaded, strict=True):
         assert same_weights(ours, theirs)
     assert not same_weights(sequential[0], sequential[1])
+
+
+class SlowToBuild(Net):
+    def __init__(self, n_inputs, n_classes):
+        super().__init__(n_inputs, n_classes)
+        time.sleep(0.02)  # time for another thread to draw from the process-wide generator
+        nn.init.normal_(self.head.weight)
+
+
+def test_threads_do_not_disturb_each_others_first_weights():
+    def weights(seed):
+        return net(SlowToBuild, max_epochs=1, random_state=seed).fit(X, Y)
+
+    sequential = [weights(seed) for seed in range(4)]
+    threaded = joblib.Parallel(n_jobs=4, backend="threading")(
+        joblib.delayed(weights)(seed) for seed in range(4)
+    )
+    assert all(same_weights(a, b) for a, b in zip(sequential, threaded, strict=True))
 
 
 def test_the_same_seed_gives_the_same_bits_with_two_torch_threads():
