@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from inspect import signature
 
 import cloudpickle
 import joblib
@@ -245,6 +246,17 @@ def test_clone_gives_the_same_numbers(model):
     assert_array_equal(again.fit(X, y).predict_proba(X), fitted.predict_proba(X))
 
 
+def named_parameters(cls):
+    """Return the parameters with a default in the constructors of a class and its bases."""
+    return {
+        name: parameter.default
+        for base in reversed(cls.__mro__)
+        if base.__module__.startswith("skcal.") and "__init__" in vars(base)
+        for name, parameter in signature(base.__init__).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+
+
 def unusual(name, value):
     """Return another value of the kind of a parameter, which only fit would refuse."""
     if name == "device":
@@ -262,23 +274,23 @@ def unusual(name, value):
         (NeSCalMLP(), {"optimizer__weight_decay": 0.5, "iterator_train__shuffle": False}),
         (NeSCalClassifier(Net), {"module__width": 3, "criterion__label_smoothing": 0.1}),
         (NetClassifier(Net), {"module__width": 3, "optimizer__betas": (0.5, 0.9)}),
-        (CalibratedClassifier(NeSCalMLP()), {"estimator__lr": 1.0}),
+        (CalibratedClassifier(NeSCalMLP()), {}),
         (TabularEncoder(), {}),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
+    ids=["NeSCalMLP", "NeSCalClassifier", "NetClassifier", "CalibratedClassifier", "encoder"],
 )
 def test_clone_keeps_every_parameter(model, extra):
-    own = {
+    changed = {
         name: unusual(name, value)
-        for name, value in model.get_params(deep=False).items()
-        if not isinstance(value, BaseEstimator) and name not in ("module", "callbacks")
-    }
-    assert own
-    model.set_params(**own, **extra)
-    for copied in (clone(model), clone(clone(model)), copy.deepcopy(model)):
-        params = copied.get_params()
-        for name, value in (own | extra).items():
-            assert params[name] == value, name
+        for name, value in named_parameters(type(model)).items()
+        if name not in ("module", "callbacks")
+    } | extra
+    by_init = type(model)(**model.get_params(deep=False) | changed)
+    by_set = clone(model).set_params(**changed)
+    for original in (by_init, by_set):
+        for copied in (clone(original), clone(clone(original)), copy.deepcopy(original)):
+            params = copied.get_params(deep=False)
+            assert {name: params[name] for name in changed} == changed
 
 
 @pytest.mark.parametrize("cls", [NetClassifier, NeSCalClassifier, NeSCalMLP])
