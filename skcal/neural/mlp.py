@@ -8,6 +8,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
+from skcal.neural._rows import Batches
 from skcal.neural.modules import MLP
 from skcal.neural.nescal import NeSCalClassifier
 from skcal.neural.net import NetClassifier
@@ -88,6 +89,14 @@ class NeSCalMLP(NeSCalClassifier):
         1 prints a line per epoch.
     device : str, default="cpu"
         Where the network runs.
+    iterator_train, iterator_valid : class, default=Batches
+        What cuts rows into batches; arguments are given as ``iterator_train__<name>``.
+    predict_nonlinearity : "auto" or callable, default="auto"
+        From logits to probabilities; "auto" is softmax.
+    compile : bool, default=False
+        Compile the module with ``torch.compile``.
+    torch_load_kwargs : dict, optional
+        Passed to ``torch.load`` when the estimator is unpickled.
     **kwargs
         Other parameters of :class:`skorch.NeuralNet`, such as ``optimizer__*``,
         ``iterator_train__*``, ``callbacks__*``.
@@ -178,6 +187,11 @@ class NeSCalMLP(NeSCalClassifier):
         warm_start: bool = False,
         verbose: int = 0,
         device: Any = "cpu",
+        iterator_train: Any = Batches,
+        iterator_valid: Any = Batches,
+        predict_nonlinearity: Any = "auto",
+        compile: bool = False,
+        torch_load_kwargs: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -210,6 +224,11 @@ class NeSCalMLP(NeSCalClassifier):
             warm_start=warm_start,
             verbose=verbose,
             device=device,
+            iterator_train=iterator_train,
+            iterator_valid=iterator_valid,
+            predict_nonlinearity=predict_nonlinearity,
+            compile=compile,
+            torch_load_kwargs=torch_load_kwargs,
             **kwargs,
         )
         self.hidden_sizes = hidden_sizes

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from torch import Tensor, nn
 
 from skcal.neural._embedding import embed_rows
-from skcal.neural._rows import Rows
+from skcal.neural._rows import Batches, Rows
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import Graph, NeighborhoodSmoothing, Reduction, Target
 
@@ -110,6 +110,14 @@ class NeSCalClassifier(NetClassifier):
         1 prints a line per epoch.
     device : str, default="cpu"
         Where the network runs.
+    iterator_train, iterator_valid : class, default=Batches
+        What cuts rows into batches; arguments are given as ``iterator_train__<name>``.
+    predict_nonlinearity : "auto" or callable, default="auto"
+        From logits to probabilities; "auto" is softmax.
+    compile : bool, default=False
+        Compile the module with ``torch.compile``.
+    torch_load_kwargs : dict, optional
+        Passed to ``torch.load`` when the estimator is unpickled.
     **kwargs
         Other parameters of :class:`skorch.NeuralNet`, such as ``module__*``,
         ``optimizer__*``, ``iterator_train__*``, ``callbacks__*``.
@@ -226,6 +234,11 @@ class NeSCalClassifier(NetClassifier):
         warm_start: bool = False,
         verbose: int = 0,
         device: Any = "cpu",
+        iterator_train: Any = Batches,
+        iterator_valid: Any = Batches,
+        predict_nonlinearity: Any = "auto",
+        compile: bool = False,
+        torch_load_kwargs: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -248,6 +261,11 @@ class NeSCalClassifier(NetClassifier):
             warm_start=warm_start,
             verbose=verbose,
             device=device,
+            iterator_train=iterator_train,
+            iterator_valid=iterator_valid,
+            predict_nonlinearity=predict_nonlinearity,
+            compile=compile,
+            torch_load_kwargs=torch_load_kwargs,
             **kwargs,
         )
         self.smoothing = smoothing

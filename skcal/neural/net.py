@@ -20,7 +20,7 @@ from skcal._validation import check_weights
 from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Rows, hold_out
 from skcal.neural._skorch_net import SkorchNet
-from skcal.tabular import TabularEncoder, check_table
+from skcal.tabular import TabularEncoder, check_table, unit_weights
 
 
 class NetClassifier(SkorchNet):
@@ -179,7 +179,7 @@ class NetClassifier(SkorchNet):
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
         y = _check_y(y, estimator=self)
         check_classification_targets(y)
-        given = None if sample_weight is None else check_weights(sample_weight, X)
+        given = None if sample_weight is None else unit_weights(check_weights(sample_weight, X))
         encoded = self._encode(X, reset=reset, sample_weight=given)
         check_consistent_length(encoded, y)
         if reset:
