@@ -98,7 +98,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         numbers, levels = self._columns(table)
         weights = None
         if sample_weight is not None:
-            weights = check_weights(sample_weight, numbers)
+            weights = unit_weights(check_weights(sample_weight, numbers))
             counted = weights > 0
             numbers, levels, weights = numbers[counted], levels[counted], weights[counted]
         missing = np.isnan(numbers)
@@ -226,6 +226,14 @@ def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
             f"{X.shape}) while a minimum of 1 is required by {type(estimator).__name__}."
         )
     return X
+
+
+def unit_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights divided by a power of two, exactly, so that the largest is about one.
+
+    Only for means, which do not depend on the unit: sums of very large weights overflow.
+    """
+    return np.ldexp(weights, -np.frexp(weights.max())[1])
 
 
 def is_frame(X: Any) -> bool:

@@ -799,6 +799,16 @@ def test_weights_of_one_are_no_weights(model):
     assert_array_equal(weighted, model.fit(X, y).predict_proba(X))
 
 
+@each(NETS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-45, 1e39, 1e300])
+def test_the_unit_of_weights_does_not_matter(model, scale):
+    X, y = mixed()
+    weight = pd.Series(1.0 + np.arange(90) % 3, index=range(5, 95))
+    expected = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
+    scaled = model.fit(X, y, sample_weight=weight * scale).predict_proba(X)
+    assert_allclose(scaled, expected, atol=1e-3)
+
+
 def test_weights_of_a_frozen_model_go_to_the_calibrator_alone():
     X, y, _ = make_calibration_data(400, random_state=0)
     weight = np.where(y == 1, 3.0, 1.0)

@@ -307,7 +307,7 @@ def test_every_finite_table_gives_standardised_finite_numbers(table):
 # --- Weights ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1, 0.001])
+@pytest.mark.parametrize("scale", [1, 0.001, 1e-300, 1e300])
 def test_weights_are_repetition(scale):
     rng = np.random.default_rng(0)
     weight = np.array([0, 1, 2, 3, 0, 2])
