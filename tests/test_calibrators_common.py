@@ -444,6 +444,7 @@ def test_scores_of_any_size(calibrator_class, scale):
     plain = calibrator_class(input="logits").fit(logits, y)
     calibrator = calibrator_class(input="logits").fit(scale * logits, y)
     check_simplex(calibrator.predict_proba(scale * logits), 1000, 3)
+    check_simplex(calibrator.predict_proba(1e4 * scale * logits), 1000, 3)  # far outside
     assert calibrator.loss_ < plain.loss_ + 0.03
 
 

@@ -172,7 +172,7 @@ def test_logarithms_of_probabilities():
     ],
 )
 def test_what_a_zero_stands_for(proba, expected):
-    assert zero_probability(np.array(proba)) == pytest.approx(expected, rel=1e-12)
+    assert zero_probability(np.array(proba)) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 # --- Labels ------------------------------------------------------------------------------------
