@@ -303,6 +303,15 @@ def test_defaults_hold_nothing_that_cannot_be_pickled(cls):
         assert "<locals>" not in repr(value), name
 
 
+@pytest.mark.parametrize("cls", sorted(public_estimators(), key=str), ids=lambda cls: cls.__name__)
+def test_repr_shows_what_was_changed(cls):
+    given = {"estimator": LogisticRegression()} if cls is CalibratedClassifier else {}
+    model = cls(**given)
+    shown = "estimator=LogisticRegression()" if given else ""
+    assert repr(model) == f"{cls.__name__}({shown})"
+    assert cls.__name__ in model._repr_html_()
+
+
 # --- Seeds ------------------------------------------------------------------------------
 
 
@@ -618,6 +627,19 @@ def test_an_encoder_that_knows_columns_by_name(columns):
     model = NeSCalMLP(encoder=encoder, **FAST).fit(X[columns], y)
     assert (model.predict(X[columns]) == y).mean() > 0.95
     assert sparse.issparse(model.encoder_.transform(X[columns]))
+
+
+def test_an_encoder_set_after_fit_waits_for_the_next_fit():
+    X, y = blobs()
+    X = 100 + 10 * X
+    model = NetClassifier(**FAST).fit(X, y)
+    encoded = model.predict_proba(X)
+    assert_array_equal(model.set_params(encoder=None).predict_proba(X), encoded)
+    raw = model.fit(X, y).predict_proba(X)
+    assert not hasattr(model, "encoder_")
+    assert_array_equal(raw, NetClassifier(encoder=None, **FAST).fit(X, y).predict_proba(X))
+    assert_array_equal(model.set_params(encoder="auto").predict_proba(X), raw)
+    assert_array_equal(model.fit(X, y).predict_proba(X), encoded)
 
 
 def test_a_module_reads_arrays_that_may_not_be_written():

@@ -129,7 +129,9 @@ class NetClassifier(SkorchNet):
     def _encode(
         self, X: Any, *, reset: bool, sample_weight: NDArray[np.float64] | None = None
     ) -> NDArray[np.floating]:
-        if not self._wants_encoder():
+        if reset:
+            self.__dict__.pop("encoder_", None)
+        if not (self._wants_encoder() if reset else hasattr(self, "encoder_")):
             try:
                 numbers = validate_data(self, X, dtype=self.dtype, allow_nd=True, reset=reset)
                 return _for_torch(numbers, self.dtype)
