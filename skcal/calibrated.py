@@ -163,7 +163,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels of any kind.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows in the calibrator, and in the estimator if it takes any.
+            Weights of the rows in the calibrator, and in the estimator if it takes any. The
+            calibrators count in rows: weights that sum to one are one row.
         groups : array-like of shape (n_samples,), optional
             Handed to the splitter.
         **fit_params
@@ -202,6 +203,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibrated_classifiers_ = pairs
         first = pairs[0].estimator
         for name in ("n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)  # of an earlier fit
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
         return self

@@ -847,6 +847,16 @@ def test_number_of_columns_is_that_of_the_model():
         calibrated.predict_proba(X_test[:, :7])
 
 
+def test_a_second_fit_forgets_the_first(mixed):
+    frame = mixed.drop(columns="kind")
+    calibrated = CalibratedClassifier(GaussianNB()).fit(frame, y_train)
+    assert_array_equal(calibrated.feature_names_in_, frame.columns)
+    calibrated.set_params(cv=2).fit(X_train[:, :5], y_train < 1)
+    fresh = CalibratedClassifier(GaussianNB(), cv=2).fit(X_train[:, :5], y_train < 1)
+    assert set(vars(calibrated)) == set(vars(fresh))
+    assert_array_equal(calibrated.predict_proba(X_test[:, :5]), fresh.predict_proba(X_test[:, :5]))
+
+
 @both_modes
 def test_text_goes_to_a_pipeline_as_a_plain_list(ensemble):
     rng = np.random.default_rng(0)

@@ -95,7 +95,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,)
             Labels of any kind.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative weights; a weight of two is the same as a row repeated.
+            Non-negative weights; a weight of two is the same as a row repeated. Weights that
+            sum to one are one row, from which little is learned.
         classes : array-like of shape (n_classes,), optional
             The class of each column. Needed when some class has no row in ``y``.
 
