@@ -203,9 +203,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibrated_classifiers_ = pairs
         first = pairs[0].estimator
         for name in ("n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)  # of an earlier fit
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
+            elif hasattr(self, name):  # of an earlier fit
+                delattr(self, name)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
