@@ -858,6 +858,7 @@ def test_a_model_that_takes_no_weights_is_named():
     assert shift > 0.1
 
 
+@pytest.mark.slow
 def test_calibration_repairs_balanced_class_weights():
     X, y, _ = make_calibration_data(4000, class_weights=[0.98, 0.02], random_state=0)
     model = NeSCalMLP(class_weight="balanced", smoothing=0, **FAST)
@@ -1021,6 +1022,7 @@ def test_search_in_two_processes():
     assert len(set(one.cv_results_["mean_test_score"])) == 4
 
 
+@pytest.mark.slow
 def test_search_over_the_parts_of_a_calibrated_network():
     X, y, _ = make_calibration_data(200, random_state=0)
     model = CalibratedClassifier(NeSCalMLP(**FAST), cv=2)
