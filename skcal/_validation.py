@@ -91,7 +91,11 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
         row = int(np.argmax(outside if proba.ndim == 1 else outside.any(axis=1)))
         raise ValueError(
             f"{name} must be probabilities in [0, 1]; row {row} is {raw[row]}. "
-            "If these are logits, say so (input='logits') or apply softmax first."
+            + (
+                "If these are logits, say so (input='logits') or apply softmax first."
+                if name == "scores"
+                else "If these are logits, apply softmax first; divide percentages by 100."
+            )
         )
     proba = np.maximum(proba, 0.0)
     if proba.ndim == 1:
@@ -245,8 +249,8 @@ def resolve_classes(
         The classes in column order. Without it they are the sorted labels, provided that
         there are as many as columns.
     columns_are_codes : bool, default=False
-        Whether integer labels within ``range(n_classes)`` may stand for the columns when
-        some of them are absent.
+        Whether integer labels within ``range(n_classes)``, a 0 among them, may stand for
+        the columns when some of them are absent.
 
     Raises
     ------
@@ -271,7 +275,9 @@ def resolve_classes(
         return given
     if len(found) == n_classes:
         return found
-    if columns_are_codes and found.dtype.kind in "iubf" and found[0] >= 0 and found[-1] < n_classes:
+    # Labels that start at 1 would fit the columns too, shifted by one: only a 0 settles it.
+    is_code = found.dtype.kind == "b" or (found.dtype.kind in "iuf" and found[0] == 0)
+    if columns_are_codes and is_code and found[-1] < n_classes:
         return np.arange(n_classes)
     raise ValueError(
         f"The labels hold {len(found)} classes but there are {n_classes} score columns; "
@@ -322,5 +328,7 @@ def check_predictions(
     """
     proba = check_proba(y_proba)
     check_consistent_length(y_true, proba)
+    if labels is None and np.ndim(y_proba) == 1 and set(np.unique(y_true).tolist()) == {1}:
+        labels = [0, 1]  # the probability of the positive class, which is 1 as everywhere
     classes = resolve_classes(y_true, proba.shape[1], labels, columns_are_codes=True)
     return encode_labels(y_true, classes), proba, check_weights(sample_weight, proba), classes

@@ -394,6 +394,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         cv = check_cv(folds, y, classifier=True)
         splits = list(cv.split(X, y, **split_params))
         for fold, (train, test) in enumerate(splits, start=1):
+            if len(np.intersect1d(train, test)):
+                raise ValueError(
+                    f"Fold {fold} calibrates on rows that it also trains on; use a splitter whose "
+                    "training and test parts have no row in common."
+                )
             unknown = np.setdiff1d(y[test], y[train])
             if len(unknown):
                 raise ValueError(

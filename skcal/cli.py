@@ -73,14 +73,9 @@ def _demo(options: argparse.Namespace) -> int:
     else:
         title = f"{options.data}, column {options.target}"
         try:
-            X, y, notes = read_table(options.data, options.target)
+            X, y, notes = read_table(options.data, options.target, max_rows=_MAX_ROWS)
         except TableError as error:
             return _fail(str(error))
-    if len(X) > _MAX_ROWS:
-        from sklearn.model_selection import train_test_split
-
-        notes.append(f"A stratified sample of {_MAX_ROWS} of the {len(X)} rows is used.")
-        X, _, y, _ = train_test_split(X, y, train_size=_MAX_ROWS, stratify=y, random_state=0)
     return _compare_and_report(X, y, options, title, notes)
 
 

@@ -1,5 +1,6 @@
 """From mixed tables to the numbers a network reads."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -14,8 +15,12 @@ from skcal._validation import check_weights
 # No row of fewer than 1e12 lies this many standard deviations from the mean of its table. A
 # row that does can only come later, and must not overflow in a network.
 _FARTHEST = 1e6
-# A truth value saved as a number, or the other way round.
-_OTHER_SPELLING = {"True": "1", "False": "0", "1": "True", "0": "False"}
+# Truth values as pandas, R and spreadsheets write them.
+_SAME = (("True", "TRUE", "true", "1"), ("False", "FALSE", "false", "0"))
+# A text column with more levels than this, and than half of the rows, says nothing of new rows.
+_MANY_LEVELS = 50
+# A column of as many rows without one known level is a mistake, not bad luck.
+_ENOUGH_ROWS = 20
 
 
 class TabularEncoder(TransformerMixin, BaseEstimator):
@@ -51,7 +56,11 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     stand for them, and the other way round. A column of Python objects that are all numbers
     is read as numbers.
 
-    A number further from the mean than a million standard deviations is read as a million.
+    A number further from the mean than a million standard deviations is read as a million,
+    and a column of one value in ``fit`` as zeros. A text column with more than 50 levels and
+    more levels than half of the rows is refused: it is an identifier, or numbers and dates
+    that were read as text.
+
     The target is never used.
 
     Examples
@@ -104,8 +113,15 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         missing = np.isnan(numbers)
         self.has_missing_ = missing.any(axis=0)
         # A column without a single number has no mean: it is read as zeros throughout.
-        self._is_empty = missing.all(axis=0)
-        numbers = np.where(self._is_empty, 0.0, numbers)
+        self._is_silent = missing.all(axis=0)
+        numbers = np.where(self._is_silent, 0.0, numbers)
+        # A column of one value teaches nothing: another value later must not say anything.
+        with np.errstate(invalid="ignore"):
+            varies = np.nanmax(numbers, axis=0, initial=-np.inf) > np.nanmin(
+                numbers, axis=0, initial=np.inf
+            )
+        self._is_silent = self._is_silent | ~varies
+        numbers = np.where(self._is_silent, 0.0, numbers)
         # Squares of numbers beyond 1e154 overflow, and below 1e-162 vanish; dividing by a
         # power of two first costs no digit.
         self._exponent = np.frexp(np.nanmax(np.abs(numbers), axis=0, initial=0.0))[1]
@@ -114,6 +130,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             if numbers.shape[1]
             else None
         )
+        self._refuse_identifiers(table, levels)
         self._one_hot = (
             OneHotEncoder(handle_unknown="ignore", sparse_output=False, dtype=self.dtype).fit(
                 levels
@@ -140,18 +157,55 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         table = check_table(self, X, reset=False)
         categorical_columns(table)  # for its errors
         numbers, levels = self._columns(table)
-        parts = []
+        # Filled block by block: a table with many levels is large, and copies of it larger.
+        sizes = [0, 0, 0]
+        if self._scaler is not None:
+            sizes[:2] = [numbers.shape[1], int(self.has_missing_.sum())]
+        if self._one_hot is not None:
+            sizes[2] = sum(len(known) for known in self._one_hot.categories_)
+        encoded = np.empty((len(numbers), sum(sizes)), dtype=self.dtype)
+        scaled_part, flag_part, level_part = np.split(encoded, np.cumsum(sizes)[:2], axis=1)
         if self._scaler is not None:
             missing = np.isnan(numbers)
             with np.errstate(over="ignore"):
-                scaled = np.ldexp(np.where(self._is_empty, 0.0, numbers), -self._exponent)
+                scaled = np.ldexp(np.where(self._is_silent, 0.0, numbers), -self._exponent)
                 scaled = np.clip(self._scaler.transform(scaled), -_FARTHEST, _FARTHEST)
-            parts += [np.where(missing, 0.0, scaled), missing[:, self.has_missing_]]
+            scaled_part[:] = np.where(missing, 0.0, scaled)
+            flag_part[:] = missing[:, self.has_missing_]
         if self._one_hot is not None:
             for position, known in enumerate(self._one_hot.categories_):
                 _respell(levels[:, position], set(known))
-            parts.append(self._one_hot.transform(levels))
-        return np.ascontiguousarray(np.hstack(parts), dtype=self.dtype)
+            level_part[:] = self._one_hot.transform(levels)
+            self._warn_of_unknown_columns(levels, self._one_hot.categories_)
+        return encoded
+
+    def _refuse_identifiers(self, table: Any, levels: NDArray[Any]) -> None:
+        for name, column in zip(_names(table)[self.is_categorical_], levels.T, strict=True):
+            n_levels = len(set(column[column == column]))  # a missing cell does not equal itself
+            if n_levels > max(_MANY_LEVELS, 0.5 * len(column)):
+                raise ValueError(
+                    f"Column {name!r} holds {n_levels} different texts in {len(column)} rows, so "
+                    "most are never seen again: an identifier, a date, or numbers read as text? "
+                    "Leave it out, or turn it into numbers (pandas.to_numeric)."
+                )
+
+    def _warn_of_unknown_columns(self, levels: NDArray[Any], categories: list[Any]) -> None:
+        if len(levels) < _ENOUGH_ROWS:
+            return
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        for position, name in enumerate(names[self.is_categorical_]):
+            # A missing cell does not equal itself.
+            known, came = (
+                {level for level in column if level == level}
+                for column in (categories[position], levels[:, position])
+            )
+            if known and came and not came & known:
+                warnings.warn(
+                    f"Column {name!r}: none of its levels was seen in fit. Expected such as "
+                    f"{sorted(known)[:3]}; came {sorted(came)[:3]}.",
+                    UserWarning,
+                    stacklevel=3,
+                )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the encoded columns.
@@ -211,15 +265,34 @@ def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         the columns are not those of ``fit``.
     """
     if not is_frame(X):
-        numbers = validate_data(
-            estimator, X, dtype=np.float64, order="C", ensure_all_finite=False, reset=reset
-        )
+        try:
+            numbers = validate_data(
+                estimator, X, dtype=np.float64, order="C", ensure_all_finite=False, reset=reset
+            )
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}: arrays and lists hold numbers only. Pass a pandas DataFrame for a table "
+                "with text, and a row of one as frame.iloc[[0]]."
+            ) from error
         _refuse_infinity(numbers, range(numbers.shape[1]))
+        if reset:
+            estimator.__dict__.pop("_column_names", None)
         return numbers
     if not X.columns.is_unique:
         name = X.columns[X.columns.duplicated()][0]
         raise ValueError(f"More than one column is named {name!r}; give each its own name.")
     validate_data(estimator, X, skip_check_array=True, reset=reset)
+    names = X.columns.tolist()
+    if reset:
+        estimator._column_names = names
+    elif names != getattr(estimator, "_column_names", names):
+        # scikit-learn compares names only when all of them are strings.
+        raise ValueError(
+            f"The columns are {names}, but {type(estimator).__name__} was fitted on "
+            f"{estimator._column_names}, in that order."
+        )
     if len(X) == 0 or X.shape[1] == 0:
         raise ValueError(
             f"Found array with {len(X)} sample(s) and {X.shape[1]} feature(s) (shape="
@@ -283,11 +356,23 @@ def _as_numbers(frame: Any) -> NDArray[np.float64]:
             numbers[:, position] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"Column {name!r} held numbers when fitted and now holds {frame[name].dtype} "
-                "values that are not numbers."
+                f"Column {name!r} held numbers when fitted and now holds text such as "
+                f"{_first_text(frame[name])!r}. Turn it into numbers (pandas.to_numeric)."
             ) from error
     _refuse_infinity(numbers, frame.columns)
     return numbers
+
+
+def _first_text(column: Any) -> Any:
+    """Return the first cell that is not a number."""
+    import pandas as pd
+
+    wrong = column.notna() & pd.to_numeric(column, errors="coerce").isna()
+    return column[wrong].iloc[0] if wrong.any() else column.iloc[0]
+
+
+def _names(table: Any) -> NDArray[Any]:
+    return np.array(table.columns if is_frame(table) else range(table.shape[1]), dtype=object)
 
 
 def _as_text(column: Any) -> NDArray[Any]:
@@ -315,9 +400,11 @@ def _level_text(value: Any) -> str:
 
 def _respell(levels: NDArray[Any], known: set[Any]) -> None:
     """Write truth values the way that ``fit`` saw them, in place."""
-    for spelling, other in _OTHER_SPELLING.items():
-        if spelling not in known and other in known:
-            levels[levels == spelling] = other
+    for group in _SAME:
+        target = next((spelling for spelling in group if spelling in known), None)
+        for spelling in group:
+            if target is not None and spelling not in known:
+                levels[levels == spelling] = target
 
 
 def _refuse_infinity(numbers: NDArray[np.float64], names: Iterable[Any]) -> None:

@@ -37,6 +37,7 @@ REFUSALS = {
     "missing column": (ROWS, "lable", ["'lable'", "Did you mean 'label'?", "age, city, label"]),
     "empty file": ("", "label", ["is empty"]),
     "no rows": ("age,label\n", "label", ["header but no rows"]),
+    "semicolons": (ROWS.replace(",", ";"), "label", ["separated by semicolons"]),
     "one class": ("age,label\n" + "1,yes\n" * 30, "label", ["one class only", "'yes'"]),
     "fractions": (
         "age,label\n" + "".join(f"1,{i / 7:.3f}\n" for i in range(60)),
@@ -135,17 +136,38 @@ def test_a_users_table_is_compared_and_reported(credit, tmp_path, capsys):
     assert sorted(path.name for path in out.iterdir()) == ["reliability.png", "report.html"]
 
 
-def test_intervals_are_those_of_student_over_the_seeds():
+def test_intervals_are_students_with_the_correction_for_overlapping_splits():
     values = [0.5, 0.6, 0.55, 0.7]
-    result = Comparison(scores={("a", "raw"): [{"NLL": v} for v in values]}, seeds=[0, 1, 2, 3])
+    result = Comparison(
+        scores={("a", "raw"): [{"NLL": v} for v in values]}, seeds=[0, 1, 2, 3], sizes=(60, 20, 20)
+    )
     mean, half = result.interval(("a", "raw"), "NLL")
-    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    # Nadeau and Bengio: the variance of the mean is (1/n + n_test/n_train) s^2.
+    scale = np.std(values, ddof=1) * np.sqrt(1 / 4 + 20 / 60)
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=scale)
     assert mean == pytest.approx(np.mean(values))
     assert (mean - half, mean + half) == pytest.approx((low, high))
     result.scores["b", "raw"] = [{"NLL": v + 0.1} for v in values]
     difference, spread = result.difference(("a", "raw"), ("b", "raw"), "NLL")
     assert difference == pytest.approx(-0.1)
     assert spread == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_large_table_is_sampled_and_its_rare_class_named(csv):
+    rows = "".join(f"{i},{'rare' if i < 12 else 'ab'[i % 2]}\n" for i in range(2000))
+    path = csv("x,label\n" + rows)
+    X, y, notes = read_table(path, "label", max_rows=1900)
+    assert len(X) == len(y) == 1900
+    assert any("sample of 1900 of the 2000" in note for note in notes)
+    with pytest.raises(TableError, match=r"'rare'.*in a sample of 500 rows.*at least 10"):
+        read_table(path, "label", max_rows=500)
+
+
+def test_infinity_is_left_out_and_said(csv):
+    rows = "".join(f"{i},{'inf' if i == 3 else i},{'ab'[i % 2]}\n" for i in range(60))
+    X, _, notes = read_table(csv("x,big,label\n" + rows), "label")
+    assert X.columns.tolist() == ["x"]
+    assert any("'big'" in note and "infinity" in note for note in notes)
 
 
 def test_one_seed_has_no_interval_and_says_so(credit, tmp_path):

@@ -162,6 +162,16 @@ def test_one_class_in_y_true_for_both_proper_scores():
     assert log_loss([1], [0.5], labels=[0, 1]) == pytest.approx(np.log(2), abs=1e-12)
 
 
+@pytest.mark.parametrize("metric", [log_loss, brier_score_loss, expected_calibration_error])
+def test_labels_that_may_be_shifted_by_one_are_not_guessed(metric):
+    proba = [[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.85, 0.1, 0.05]]
+    with pytest.raises(ValueError, match="name the class of each column"):
+        metric([1, 2, 1], proba)
+    assert metric([1, 2, 1], proba, labels=[1, 2, 3]) == metric([0, 1, 0], proba)
+    with pytest.raises(ValueError, match="name the class of each column"):
+        metric([1, 1], [[0.9, 0.1], [0.8, 0.2]])
+
+
 @pytest.mark.parametrize(
     "metric", [log_loss, brier_score_loss, expected_calibration_error, reliability_curve]
 )

@@ -424,9 +424,84 @@ def test_refit_trains_on_all_rows_for_the_best_number_of_epochs():
 
 
 def test_rows_given_for_validation_are_never_trained_on(graphs):
-    model = mlp(refit=True).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
+    mlp().fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
     assert {len(embeddings) for embeddings, _ in graphs} == {len(X)}
-    assert same_weights(model, mlp().fit(X, Y, X_val=X_VAL, y_val=Y_VAL))
+    with pytest.raises(ValueError, match="never trained on"):
+        mlp(refit=True).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
+
+
+@pytest.mark.parametrize("batch_size", [16, 128])
+@pytest.mark.parametrize("how", ["sample_weight", "class_weight"])
+def test_a_rare_class_of_great_weight_keeps_it_in_small_batches(batch_size, how):
+    rng = np.random.default_rng(0)
+    noise, y = rng.normal(size=(4000, 3)), np.zeros(4000, dtype=int)
+    y[:40] = 1
+    rng.shuffle(y)
+    net = NeSCalMLP(
+        smoothing=0,
+        dropout=0.0,
+        hidden_sizes=(4,),
+        early_stopping=False,
+        max_epochs=12,
+        batch_size=batch_size,
+        random_state=0,
+        class_weight={1: 99} if how == "class_weight" else None,
+    )
+    weight = np.where(y == 1, 99.0, 1.0) if how == "sample_weight" else None
+    assert net.fit(noise, y, weight).predict_proba(noise)[:, 1].mean() == pytest.approx(
+        0.5, abs=0.1
+    )
+
+
+class BatchNormNet(nn.Module):
+    def __init__(self, n_inputs, n_classes):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n_inputs, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.head = nn.Linear(8, n_classes)
+
+    def forward(self, X):
+        return self.head(self.body(X))
+
+
+def test_a_last_batch_of_one_row_trains_batch_normalisation():
+    rows = np.resize(X, (33, X.shape[1]))
+    model = NeSCalClassifier(BatchNormNet, batch_size=16, max_epochs=2, early_stopping=False)
+    assert model.fit(rows, np.arange(33) % 3).predict_proba(rows).shape == (33, 3)
+    batches = list(
+        Batches(Rows(rows), 16, shuffle=True, generator=torch.Generator().manual_seed(0))
+    )
+    assert [len(y) for _, y in batches] == [16, 17]
+    seen = torch.cat([batch["index"] for batch, _ in batches])
+    assert sorted(seen.tolist()) == list(range(33))
+
+
+def test_parameters_set_after_fit_wait_for_the_next_fit():
+    model = NeSCalClassifier(BatchNormNet, max_epochs=3, random_state=0).fit(X, Y)
+    before = model.predict_proba(X)
+    model.set_params(module=None, dtype="float64", criterion__label_smoothing=0.1)
+    assert np.array_equal(model.predict_proba(X), before)
+    assert model.fit(X, Y).predict_proba(X).dtype == np.float64
+
+
+def test_embed_is_right_while_other_threads_use_the_same_network():
+    model = mlp().fit(X, Y)
+    tables = [np.repeat(X[i : i + 1], 3000, axis=0) for i in range(4)]
+    alone = [model.embed(table) for table in tables]
+    together = joblib.Parallel(n_jobs=4, backend="threading")(
+        joblib.delayed(model.embed)(table) for table in tables * 4
+    )
+    for i, embedding in enumerate(together):
+        np.testing.assert_allclose(embedding, alone[i % 4], atol=1e-6)
+
+
+def test_a_function_of_ones_own_from_logits_to_probabilities_leaves_no_logits():
+    model = mlp(predict_nonlinearity=_tempered).fit(X, Y)
+    assert not hasattr(model, "predict_logits")
+    assert np.allclose(model.predict_proba(X).sum(axis=1), 1, atol=1e-6)
+
+
+def _tempered(logits):
+    return (logits / 2).softmax(dim=-1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What every calibrator shares: validation, labels, weights and the shape of the answer."""
 
+import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -118,6 +119,14 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         keep = weights > 0
         if not keep.all():  # Rows of weight zero are rows that are not there.
             checked, codes, weights = checked[keep], codes[keep], weights[keep]
+        rows = weights.sum() ** 2 / (weights @ weights)  # as many rows of equal weight
+        if weights.sum() < 0.5 * rows:
+            warnings.warn(
+                f"Weights count rows: these sum to {weights.sum():.3g} for {rows:.0f} rows, so "
+                "that the map is hardly fitted. Multiply them by n / sample_weight.sum().",
+                UserWarning,
+                stacklevel=2,
+            )
         self.eps_ = self.eps
         if self.eps == "auto":
             self.eps_ = zero_probability(checked) if self.input == "proba" else TINY

@@ -55,7 +55,11 @@ def summary(result: Comparison) -> list[str]:
     sentences = [
         f"{train} training, {calibration} calibration and {test} test rows; mean over {seeds} "
         f"seed{'s' if seeds > 1 else ''} (split and initialisation)"
-        + (" ± half-width of the 95 % t-interval." if seeds > 1 else "; no interval from one.")
+        + (
+            " ± half-width of the 95 % interval, corrected for overlapping splits."
+            if seeds > 1
+            else "; no interval from one."
+        )
     ]
     for form, name in _FORMS.items():
         mean, half = result.difference(("NeSCal", form), ("Cross-entropy", form), "NLL")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -36,8 +37,10 @@ def embed_rows(
     ValueError
         If the module has nothing of that name.
     """
+    module = getattr(module, "_orig_mod", module)  # torch.compile hides the parts
     was_training = module.training
-    module.eval()
+    if was_training:
+        module.eval()
     try:
         embeddings, logits = [], []
         with _tap(module, embedding) as read:
@@ -48,7 +51,8 @@ def embed_rows(
                 logits.append(output)
         return torch.cat(embeddings), torch.cat(logits)
     finally:
-        module.train(was_training)
+        if was_training:
+            module.train()
 
 
 @contextmanager
@@ -61,6 +65,13 @@ def _tap(module: nn.Module, embedding: str) -> Iterator[Callable[[Tensor, Tensor
         yield lambda _, output: output
         return
     seen: list[Tensor] = []
+    # The module may be answering another thread at the same time.
+    caller = get_ident()
+
+    def keep(value: Tensor) -> None:
+        if get_ident() == caller:
+            seen.append(value)
+
     parts = dict(module.named_modules())
     if embedding == "penultimate":
         linear = [part for part in parts.values() if isinstance(part, nn.Linear)]
@@ -70,11 +81,9 @@ def _tap(module: nn.Module, embedding: str) -> Iterator[Callable[[Tensor, Tensor
                 "from; name a submodule or a method in embedding=..."
             )
         # The last one to run wins, whatever the order in which the layers were defined.
-        hooks = [
-            part.register_forward_pre_hook(lambda _, args: seen.append(args[0])) for part in linear
-        ]
+        hooks = [part.register_forward_pre_hook(lambda _, args: keep(args[0])) for part in linear]
     elif embedding and embedding in parts:
-        hooks = [parts[embedding].register_forward_hook(lambda _, __, output: seen.append(output))]
+        hooks = [parts[embedding].register_forward_hook(lambda _, __, output: keep(output))]
     elif callable(getattr(module, embedding, None)):
         yield lambda X, _: getattr(module, embedding)(X)
         return

@@ -75,18 +75,23 @@ class Batches:
         self.generator = generator
 
     def __len__(self) -> int:
-        return -(-len(self.dataset) // self.batch_size)
+        return len(self._batches(torch.arange(len(self.dataset))))
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
         n = len(self.dataset)
         if not self.shuffle:
-            yield from (
-                self.dataset[start : start + self.batch_size]
-                for start in range(0, n, self.batch_size)
-            )
+            for start in range(0, n, self.batch_size):
+                yield self.dataset[start : start + self.batch_size]
         else:
-            order = torch.randperm(n, generator=self.generator)
-            yield from (self.dataset[rows] for rows in order.split(self.batch_size))
+            for rows in self._batches(torch.randperm(n, generator=self.generator)):
+                yield self.dataset[rows]
+
+    def _batches(self, order: Tensor) -> list[Tensor]:
+        batches = list(order.split(self.batch_size))
+        # Batch normalisation cannot train on a single row: it joins the batch before it.
+        if self.shuffle and len(batches) > 1 and len(batches[-1]) == 1:
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches
 
 
 def hold_out(rows: Rows, fraction: float, seed: int) -> Rows:

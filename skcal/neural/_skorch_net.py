@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from difflib import get_close_matches
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -30,6 +31,18 @@ _INIT_LOCK = threading.RLock()
 _PREDICT_ROWS = 8_192
 # So many rows show what a module returns.
 _FIRST_ROWS = 32
+# What other libraries call our parameters.
+_ALIASES = {
+    "alpha": "optimizer__weight_decay",
+    "epochs": "max_epochs",
+    "hidden_layer_sizes": "hidden_sizes",
+    "learning_rate": "lr",
+    "learning_rate_init": "lr",
+    "max_iter": "max_epochs",
+    "patience": "n_iter_no_change",
+    "seed": "random_state",
+    "weight_decay": "optimizer__weight_decay",
+}
 # skorch's callbacks look for a column that marks the best epochs of these.
 _BEST: dict[str, Callable[..., float]] = {"train_loss": min, "valid_loss": min, "valid_acc": max}
 
@@ -140,10 +153,26 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         return [name for name in names if not name.startswith("_") and name not in hidden]
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; nothing is validated before ``fit``."""
+        """Set parameters; nothing is validated before ``fit``.
+
+        On a fitted estimator the learning rate and ``optimizer__*`` act at once, for
+        ``partial_fit`` and warm starts. Everything else waits for the next ``fit``: the
+        trained network stays as it is.
+        """
         if not self.initialized_ and "callbacks" in params:
             self.callbacks = params.pop("callbacks")
-        super().set_params(**params)
+        now = {
+            key: params.pop(key)
+            for key in list(params)
+            if self._is_virtual_param(key) or key.startswith("callbacks")
+        }
+        if now:
+            super().set_params(**now)
+        for key in [key for key in params if "__" in key]:
+            if not hasattr(getattr(self, key.split("__")[0], None), "set_params"):
+                setattr(self, key, params.pop(key))
+                self._params_to_validate.add(key)
+        BaseEstimator.set_params(self, **params)
         return self
 
     __repr__ = BaseEstimator.__repr__
@@ -153,7 +182,21 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         tags.input_tags.allow_nan = self._wants_encoder()
         return tags
 
+    def _refuse_unknown_params(self) -> None:
+        known = [
+            name for name in self.get_params(deep=False) if name not in self._params_to_validate
+        ]
+        for name in sorted(self._params_to_validate):
+            if "__" in name or name in self.prefixes_ or name.endswith("_"):
+                continue  # skorch looks at these
+            near = _ALIASES.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+            raise ValueError(
+                f"{type(self).__name__} has no parameter {name!r}."
+                + (f" Did you mean {near!r}?" if near else f" It has {sorted(known)}.")
+            )
+
     def _validate_own_params(self) -> None:
+        self._refuse_unknown_params()
         values = self.get_params(deep=False)
         constraints = {k: v for k, v in self._parameter_constraints.items() if k in values}
         validate_parameter_constraints(
@@ -301,7 +344,11 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     def get_loss(
         self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False
     ) -> Tensor:
-        """Return the weighted mean loss of a batch; the log-loss when validating."""
+        """Return the mean of weight times loss of a batch; the log-loss when validating.
+
+        Training weights average one over all rows, not in each batch: dividing by a batch's
+        own weights would take most of its weight from a rare, heavy row.
+        """
         weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
         rows = self.criterion_(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
         if rows.shape != weight.shape:
@@ -309,7 +356,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
                 f"The criterion must return one loss per row, shape {tuple(weight.shape)}; got "
                 f"{tuple(rows.shape)}."
             )
-        loss = weight @ rows / weight.sum()
+        loss = weight @ rows / (len(rows) if training else weight.sum())
         self._loss_parts = {"ce": loss.detach()}
         return loss
 
@@ -328,7 +375,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             step = step_fn(batch, **params)
             self.notify("on_batch_end", batch=batch, training=training, **step)
             weight = batch[0]["weight"]
-            parts["weight"].append(weight.sum())
+            parts["weight"].append(torch.tensor(len(weight)) if training else weight.sum())
             parts[f"{prefix}_loss"].append(step["loss"].detach())
             if training:
                 for name, part in self._loss_parts.items():

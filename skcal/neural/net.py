@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_consistent_length, check_random_state, compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 from skorch.callbacks import EarlyStopping
@@ -20,7 +21,10 @@ from skcal._validation import check_weights
 from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Rows, hold_out
 from skcal.neural._skorch_net import SkorchNet
-from skcal.tabular import TabularEncoder, check_table, unit_weights
+from skcal.tabular import TabularEncoder, check_table
+
+# More classes than this, and than half of the rows, are hardly classes.
+_MANY_CLASSES = 20
 
 
 class NetClassifier(SkorchNet):
@@ -130,11 +134,14 @@ class NetClassifier(SkorchNet):
         self, X: Any, *, reset: bool, sample_weight: NDArray[np.float64] | None = None
     ) -> NDArray[np.floating]:
         if reset:
+            self._fitted_dtype = self.dtype
             self.__dict__.pop("encoder_", None)
         if not (self._wants_encoder() if reset else hasattr(self, "encoder_")):
             try:
-                numbers = validate_data(self, X, dtype=self.dtype, allow_nd=True, reset=reset)
-                return _for_torch(numbers, self.dtype)
+                numbers = validate_data(
+                    self, X, dtype=self._fitted_dtype, allow_nd=True, reset=reset
+                )
+                return _for_torch(numbers, self._fitted_dtype)
             except ValueError as error:
                 if "could not convert string" not in str(error):
                     raise
@@ -144,7 +151,7 @@ class NetClassifier(SkorchNet):
                 ) from error
         table = check_table(self, X, reset=reset)
         if not reset:
-            return _for_torch(self.encoder_.transform(table), self.dtype)
+            return _for_torch(self.encoder_.transform(table), self._fitted_dtype)
         encoder = (
             TabularEncoder(dtype=self.dtype) if self.encoder == "auto" else clone(self.encoder)
         )
@@ -154,7 +161,7 @@ class NetClassifier(SkorchNet):
             if "sample_weight" in signature(encoder.fit).parameters:
                 weights = {"sample_weight": used}
         encoder.fit(fit_rows, **weights)
-        encoded = _for_torch(encoder.transform(table), self.dtype)
+        encoded = _for_torch(encoder.transform(table), self._fitted_dtype)
         self.encoder_: Any = encoder
         return encoded
 
@@ -179,9 +186,26 @@ class NetClassifier(SkorchNet):
             )
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        y = _check_y(y, estimator=self)
+        try:
+            y = _check_y(y, estimator=self)
+        except ValueError as error:
+            if "NaN" not in str(error):
+                raise
+            raise ValueError(f"y has missing labels; remove those rows. ({error})") from error
         check_classification_targets(y)
-        given = None if sample_weight is None else unit_weights(check_weights(sample_weight, X))
+        n_values = len(np.unique(y))
+        if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
+            raise ValueError(
+                f"y holds {n_values} different values in {len(y)} rows: it looks like a regression "
+                f"target, and {name} tells classes apart. Cut it into classes first, for instance "
+                "with pandas.qcut."
+            )
+        given = None if sample_weight is None else check_weights(sample_weight, X)
+        if training:
+            # One unit for training and validation weights; very large ones overflow a sum.
+            self._weight_exponent = 0 if given is None else int(np.frexp(given.max())[1])
+        if given is not None:
+            given = np.ldexp(given, -self._weight_exponent)
         encoded = self._encode(X, reset=reset, sample_weight=given)
         check_consistent_length(encoded, y)
         if reset:
@@ -202,8 +226,14 @@ class NetClassifier(SkorchNet):
         weight = np.ones(len(y)) if given is None else given
         if self.class_weight is not None:
             if training:
-                self._per_class = compute_class_weight(
-                    self.class_weight, classes=self.classes_, y=y, sample_weight=given
+                counted = weight > 0
+                present = np.unique(codes[counted])
+                self._per_class = np.ones(len(self.classes_))
+                self._per_class[present] = compute_class_weight(
+                    self.class_weight,
+                    classes=self.classes_[present],
+                    y=y[counted],
+                    sample_weight=weight[counted],
                 )
             weight = weight * self._per_class[codes]
         keep = weight > 0
@@ -253,7 +283,7 @@ class NetClassifier(SkorchNet):
             Labels of any kind: numbers, strings, booleans, categories.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative row weights. A weight of two counts a row twice in every mean, and a
-            row of weight zero is left out.
+            row of weight zero is left out. Only their proportions matter.
         X_val : DataFrame or array-like of shape (n_validation, n_features), optional
             Validation table for early stopping, instead of a share of ``X``.
         y_val : array-like of shape (n_validation,), optional
@@ -276,6 +306,12 @@ class NetClassifier(SkorchNet):
             self._validate_own_params()
             if (X_val is None) != (y_val is None):
                 raise ValueError("Pass X_val and y_val together.")
+            if self.refit and X_val is not None:
+                raise ValueError(
+                    "refit=True trains anew with the rows that were held out of X, but X_val and "
+                    "y_val take their place and are never trained on. Set refit=False, or leave "
+                    "X_val out."
+                )
             rows = self._rows(X, y, sample_weight, reset=fresh)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
             if X_val is not None:
@@ -352,12 +388,14 @@ class NetClassifier(SkorchNet):
         else:
             self._seed_dropout()
             self.initialize_callbacks()
+        rows = Rows(rows.X, rows.y, rows.weight / rows.weight.mean(), valid=rows.valid)
         if rows.valid is None:
             self._drop_blind_callbacks(strict=epochs is None)
         self.notify("on_train_begin", X=rows, y=None)
         with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
             self.fit_loop(rows, None, epochs=epochs)
         self.notify("on_train_end", X=rows, y=None)
+        self._set_training(False)
         self.n_iter_ = len(self.history)
         self.best_epoch_: int = self.n_iter_
         for _, callback in self.callbacks_:
@@ -400,6 +438,7 @@ class NetClassifier(SkorchNet):
         codes = self.predict_proba(X).argmax(axis=1)
         return codes if is_dataset(X) else self.classes_[codes]  # datasets carry codes
 
+    @available_if(lambda self: self.predict_nonlinearity == "auto")
     def predict_logits(self, X: Any) -> NDArray[np.float64]:
         """Return the network's logits: what a calibrator should be given.
 

@@ -267,7 +267,8 @@ class NeighborhoodSmoothing:
         index : Tensor of shape (B,), int64
             Which training rows these are.
         weight : Tensor of shape (B,), optional
-            Row weights of the mean.
+            Row weights; they should average one over the training rows, as the mean is of
+            weight times divergence.
 
         Returns
         -------
@@ -284,7 +285,7 @@ class NeighborhoodSmoothing:
                 # The mean and its gradient in one: the rows' shares of it are constants, and
                 # half of each share turns twice the divergence into once.
                 half = (torch.ones_like(index) if weight is None else weight).to(log_p)
-                half = half / half.sum().mul_(2)
+                half = half / (2 * len(half))
                 twice, gradient = _twice_jsd(log_p, self._read(index), self.target)
                 mean, gradient = half.dot(twice).clamp_(min=0), gradient.mul_(half.unsqueeze(1))
             self._write(index, log_p)
