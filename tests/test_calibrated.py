@@ -1012,3 +1012,11 @@ def test_softmax_of_logits_is_what_someone_else_is_given():
     model = LogisticRegression().fit(X_train, y_train)
     expected = (softmax(model.decision_function(X_test), axis=1) + 1 / 3) / 2
     assert_allclose(shrug.predict_proba(X_test), expected, atol=1e-9)
+
+
+def test_folds_that_calibrate_on_their_training_rows_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
+    overlapping = [(np.arange(60), np.arange(30)), (np.arange(30), np.arange(30, 60))]
+    with pytest.raises(ValueError, match="Fold 1 calibrates on rows that it also trains on"):
+        CalibratedClassifier(LogisticRegression(), cv=overlapping).fit(X, y)

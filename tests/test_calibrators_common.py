@@ -598,3 +598,11 @@ def test_inputs_and_the_process_are_left_as_they_were(calibrator_class):
     assert torch.get_num_threads() == threads
     for array, before in zip((proba, y, weights), kept, strict=True):
         assert_array_equal(array, before)
+
+
+def test_weights_that_sum_to_one_warn_that_they_count_rows():
+    rng = np.random.default_rng(0)
+    odds = rng.normal(size=400)
+    y = rng.random(400) < 1 / (1 + np.exp(-odds))
+    with pytest.warns(UserWarning, match="these sum to 1 for 400 rows"):
+        skcal.calibration.TemperatureScaling(input="logits").fit(odds, y, np.full(400, 1 / 400))

@@ -1515,3 +1515,50 @@ def test_mlp_has_the_layers_asked_for():
     assert widths == [(5, 7), (7, 6), (6, 3)]
     assert [p.p for p in module.modules() if isinstance(p, Dropout)] == [0.2, 0.2]
     assert not [p for p in MLP(5, 3, dropout=0).modules() if isinstance(p, Dropout)]
+
+
+# --- Words for mistakes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (
+            {"hidden_layer_sizes": (8,)},
+            "has no parameter 'hidden_layer_sizes'. Did you mean 'hidden_",
+        ),
+        ({"alpha": 1}, "Did you mean 'optimizer__weight_decay'"),
+        ({"seed": 1}, "Did you mean 'random_state'"),
+        ({"n_neighbours": 3}, "Did you mean 'n_neighbors'"),
+        ({"qqq": 3}, "NeSCalMLP has no parameter 'qqq'. It has"),
+    ],
+)
+def test_a_wrong_parameter_name_gets_the_right_one(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        NeSCalMLP(**wrong).fit(X, Y)
+
+
+def test_a_regression_target_is_told_from_classes():
+    with pytest.raises(ValueError, match=r"y holds \d+ different values.*regression target"):
+        mlp().fit(X, np.arange(len(X)))
+
+
+def test_missing_labels_are_said_to_be_in_y():
+    with pytest.raises(ValueError, match="y has missing labels"):
+        mlp().fit(X, np.where(Y == 0, np.nan, Y.astype(float)))
+
+
+def test_the_embedding_of_a_compiled_module_is_read_from_the_module_inside():
+    net = MLP(4, 3, hidden_sizes=(5,), dropout=0.0)
+
+    class Compiled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._orig_mod = net
+
+        def forward(self, X):
+            return self._orig_mod(X)
+
+    rows = torch.randn(6, 4)
+    embeddings, logits = embed_rows(Compiled(), rows, "penultimate")
+    torch.testing.assert_close(logits, net.head(embeddings))

@@ -82,7 +82,10 @@ def test_a_sum_that_is_off_names_row_sum_and_way_out():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([[0.5, 0.5], [1.5, -0.5]], "row 1 is [ 1.5 -0.5]. If these are logits, apply softmax first"),
+        (
+            [[0.5, 0.5], [1.5, -0.5]],
+            "row 1 is [ 1.5 -0.5]. If these are logits, apply softmax first",
+        ),
         ([0.5, 0.5, -0.2], "y_proba must be probabilities in [0, 1]; row 2 is -0.2"),
         ([0.5, 7.0], "row 1 is 7.0"),
     ],

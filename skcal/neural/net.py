@@ -192,14 +192,14 @@ class NetClassifier(SkorchNet):
             if "NaN" not in str(error):
                 raise
             raise ValueError(f"y has missing labels; remove those rows. ({error})") from error
-        check_classification_targets(y)
         n_values = len(np.unique(y))
         if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
             raise ValueError(
-                f"y holds {n_values} different values in {len(y)} rows: it looks like a regression "
-                f"target, and {name} tells classes apart. Cut it into classes first, for instance "
-                "with pandas.qcut."
+                f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It looks "
+                f"like a regression target, and {name} tells classes apart. Cut it into classes "
+                "first, for instance with pandas.qcut."
             )
+        check_classification_targets(y)
         given = None if sample_weight is None else check_weights(sample_weight, X)
         if training:
             # One unit for training and validation weights; very large ones overflow a sum.
