@@ -181,6 +181,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             If a class that is to be calibrated is unknown to the model that scores it.
         """
         self._validate_params()
+        self.__dict__.pop("calibrated_classifiers_", None)  # a failed fit leaves no model behind
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -255,6 +256,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
             .add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrated_classifiers_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -54,6 +54,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from skorch.callbacks import LRScheduler
 
 from skcal import CalibratedClassifier, NeSCalClassifier, NeSCalMLP, TabularEncoder
 from skcal.calibration import BaseCalibrator
@@ -223,7 +224,7 @@ def test_bad_labels(model, y, message):
         model.fit(X, y)
 
 
-@each(NETS)
+@each(CLASSIFIERS)
 def test_a_failed_fit_leaves_no_model(model):
     X, y = blobs()
     model.fit(X, y)
@@ -453,6 +454,42 @@ def test_pickle_and_deepcopy(model):
         assert_array_equal(copied.fit(X, y).predict_proba(X), expected)
     # Neither training rows nor graph nor cache is carried along.
     assert len(pickle.dumps(model)) < 2**20
+
+
+def test_a_module_of_a_notebook_travels_with_the_estimator():
+    class Local(Net):
+        pass
+
+    X, y = blobs()
+    model = NeSCalClassifier(Local, **FAST).fit(X, y)
+    again = pickle.loads(cloudpickle.dumps(model))
+    assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@each(NETS)
+def test_parameters_set_after_fit_act_in_the_next_fit(model):
+    X, y = blobs()
+    before = model.fit(X, y).predict_proba(X)
+    changes = [
+        {"lr": 0.05},
+        {"optimizer": torch.optim.SGD},
+        {"optimizer__weight_decay": 0.5},
+        {"iterator_train": torch.utils.data.DataLoader},
+        {"iterator_valid": torch.utils.data.DataLoader},
+        {"criterion": torch.nn.MultiMarginLoss},
+        {"callbacks": [("schedule", LRScheduler("StepLR", step_size=1, gamma=0.9))]},
+        {"callbacks__schedule__gamma": 0.5},
+    ]
+    if "module" in model.get_params(deep=False):
+        changes += [{"module": Net}, {"module__width": 8}]
+    for change in changes:
+        model.set_params(**change)
+        assert_array_equal(model.predict_proba(X), before, err_msg=str(change))
+        params = model.get_params()
+        assert {name: params[name] for name in change} == change
+    fresh = clone(model).fit(X, y).predict_proba(X)
+    assert_array_equal(model.fit(X, y).predict_proba(X), fresh)
+    assert np.abs(fresh - before).max() > 1e-3
 
 
 # --- Tables -----------------------------------------------------------------------------

@@ -168,12 +168,28 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         }
         if now:
             super().set_params(**now)
+        # skorch tells the present optimizer alone; the next one shall know as well.
+        for key in filter(self._is_virtual_param, now):
+            setattr(self, key, now[key])
         for key in [key for key in params if "__" in key]:
             if not hasattr(getattr(self, key.split("__")[0], None), "set_params"):
                 setattr(self, key, params.pop(key))
                 self._params_to_validate.add(key)
         BaseEstimator.set_params(self, **params)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # skorch pickles the torch parts apart and by name, so that cloudpickle (joblib's
+        # workers use it) cannot bring along a module class of a script or notebook. It does
+        # so to load on a CPU what was trained on a GPU.
+        on_cpu = str(self.device).partition(":")[0] == "cpu"
+        return self.__dict__.copy() if on_cpu else super().__getstate__()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "__cuda_dependent_attributes__" in state:
+            super().__setstate__(state)
+        else:
+            self.__dict__.update(state)
 
     __repr__ = BaseEstimator.__repr__
 

@@ -195,9 +195,9 @@ class NetClassifier(SkorchNet):
         n_values = len(np.unique(y))
         if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
             raise ValueError(
-                f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It looks "
-                f"like a regression target, and {name} tells classes apart. Cut it into classes "
-                "first, for instance with pandas.qcut."
+                f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It "
+                f"looks like a regression target, and {name} tells classes apart. Cut it into "
+                "classes first, for instance with pandas.qcut."
             )
         check_classification_targets(y)
         given = None if sample_weight is None else check_weights(sample_weight, X)
