@@ -39,6 +39,8 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
             raise TypeError("complex numbers")
         if array.dtype.kind != "f" or array.dtype.itemsize > 8:
             array = array.astype(np.float64)
+        # Sums depend on the order in memory, and results should not.
+        array = np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} must be real numbers in an array of shape (n,) or (n, K) ({error})."

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
 import skcal.calibration
-from skcal.calibration import BaseCalibrator
+from skcal.calibration import BaseCalibrator, IdentityCalibration
 
 CALIBRATORS = [
     found
@@ -25,6 +25,7 @@ CALIBRATORS = [
     and issubclass(found, BaseCalibrator)
     and not inspect.isabstract(found)
 ]
+LEARNING = [found for found in CALIBRATORS if found is not IdentityCalibration]
 # Maps that treat all classes alike: renaming the columns renames the answer.
 SYMMETRIC = CALIBRATORS
 
@@ -60,14 +61,19 @@ def calibrator_class(request):
     return request.param
 
 
+@pytest.fixture(params=LEARNING, ids=lambda found: found.__name__)
+def learning_class(request):
+    return request.param
+
+
 # --- What it is for ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_overconfident_scores_are_mended(calibrator_class, k):
+def test_overconfident_scores_are_mended(learning_class, k):
     logits, y = draw(5000, k, temperature=3.0)
     fresh, fresh_y = draw(5000, k, temperature=3.0, seed=1)
-    calibrated = calibrator_class(input="logits").fit(logits, y).predict_proba(fresh)
+    calibrated = learning_class(input="logits").fit(logits, y).predict_proba(fresh)
     best = log_loss(fresh_y, softmax(fresh / 3, axis=1))
     assert log_loss(fresh_y, calibrated) < best + 0.02
     assert log_loss(fresh_y, softmax(fresh, axis=1)) > best + 0.15
@@ -94,9 +100,9 @@ def test_rows_are_probabilities(calibrator_class, k):
 
 
 @pytest.mark.parametrize("n", [10, 100, 100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_any_number_of_rows(calibrator_class, n):
+def test_any_number_of_rows(learning_class, n):
     logits, y = draw(n, 3, temperature=1.5)
-    calibrator = calibrator_class(input="logits").fit(logits, y)
+    calibrator = learning_class(input="logits").fit(logits, y)
     check_simplex(calibrator.predict_proba(logits), n, 3)
     assert calibrator.loss_ < calibrator.baseline_loss_
 
@@ -377,12 +383,12 @@ def test_sparse_scores_and_wrong_shapes_are_refused(calibrator_class):
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, int])
-def test_one_hot_rows_of_which_a_fifth_are_wrong(calibrator_class, k, dtype):
+def test_one_hot_rows_of_which_a_fifth_are_wrong(learning_class, k, dtype):
     rng = np.random.default_rng(0)
     said = rng.integers(0, k, 500)
     y = np.where(rng.random(500) < 0.2, (said + rng.integers(1, k, 500)) % k, said)
     scores = np.eye(k, dtype=dtype)[said]
-    proba = calibrator_class().fit(scores, y).predict_proba(scores)
+    proba = learning_class().fit(scores, y).predict_proba(scores)
     check_simplex(proba, 500, k)
     # The best possible: each row says how often it was right.
     right = (said == y).mean()
@@ -439,10 +445,10 @@ def test_separable_rows_never_make_the_log_loss_infinite(calibrator_class):
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e-2, 1e2, 1e5])
-def test_scores_of_any_size(calibrator_class, scale):
+def test_scores_of_any_size(learning_class, scale):
     logits, y = draw(1000, 3)
-    plain = calibrator_class(input="logits").fit(logits, y)
-    calibrator = calibrator_class(input="logits").fit(scale * logits, y)
+    plain = learning_class(input="logits").fit(logits, y)
+    calibrator = learning_class(input="logits").fit(scale * logits, y)
     check_simplex(calibrator.predict_proba(scale * logits), 1000, 3)
     check_simplex(calibrator.predict_proba(1e4 * scale * logits), 1000, 3)  # far outside
     assert calibrator.loss_ < plain.loss_ + 0.03
@@ -459,15 +465,15 @@ def test_scores_that_say_nothing(calibrator_class):
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_weights_equal_repetition(calibrator_class, k):
+def test_weights_equal_repetition(learning_class, k):
     logits, y = draw(300, k, temperature=2.0)
     repeats = np.random.default_rng(3).integers(0, 4, 300)
     repeats[:k] = 1
-    weighted = calibrator_class(input="logits").fit(logits, y, repeats)
-    repeated = calibrator_class(input="logits").fit(
+    weighted = learning_class(input="logits").fit(logits, y, repeats)
+    repeated = learning_class(input="logits").fit(
         np.repeat(logits, repeats, axis=0), np.repeat(y, repeats)
     )
-    plain = calibrator_class(input="logits").fit(logits, y)
+    plain = learning_class(input="logits").fit(logits, y)
     answer = weighted.predict_proba(logits)
     assert_allclose(answer, repeated.predict_proba(logits), atol=1e-9)
     assert weighted.loss_ == pytest.approx(repeated.loss_, abs=1e-9)
@@ -511,11 +517,11 @@ def test_weights_that_make_no_sense_are_refused(calibrator_class):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_what_fit_reports(calibrator_class, weighted):
+def test_what_fit_reports(learning_class, weighted):
     logits, y = draw(500, 3, temperature=2.0)
     proba = softmax(logits, axis=1)
     weights = np.random.default_rng(0).random(500) if weighted else None
-    calibrator = calibrator_class()
+    calibrator = learning_class()
     assert calibrator.fit(proba, y, weights) is calibrator
     after = log_loss(y, calibrator.predict_proba(proba), sample_weight=weights)
     assert calibrator.loss_ == pytest.approx(after, abs=1e-12)

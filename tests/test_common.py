@@ -55,7 +55,7 @@ def expected_failures(estimator):
 # Some checks draw labels at random. Where a model is wrong more often than chance, the best
 # temperature is infinite, and the warning says so rightly.
 @pytest.mark.filterwarnings(
-    "ignore:The best temperature lies outside:sklearn.exceptions.ConvergenceWarning"
+    "ignore:TemperatureScaling did not converge:sklearn.exceptions.ConvergenceWarning"
 )
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures, xfail_strict=True)
 def test_check(estimator, check):

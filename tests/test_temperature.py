@@ -243,7 +243,9 @@ def test_a_constant_added_to_a_row_changes_nothing():
 )
 def test_bounds_hold(true, bounds, expected):
     logits, y = draw(500, 3, temperature=true)
-    with pytest.warns(ConvergenceWarning, match=re.escape(f"bounds={bounds}; using {expected:g}")):
+    with pytest.warns(
+        ConvergenceWarning, match=re.escape(f"bounds={bounds}, and {expected:g} is used")
+    ):
         scaling = fit(logits, y, bounds=bounds)
     assert scaling.temperature_ == pytest.approx(expected, rel=1e-12)
     assert scaling.converged_ is False

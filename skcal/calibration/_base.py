@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -74,6 +75,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
         """Learn the map from log-probabilities (n, K), class codes (n,) and weights (n,)."""
 
+    def _advice(self) -> str:
+        """Return what to do when the optimum was not reached."""
+        return "raise max_iter, or look at the scores for extreme values"
+
     @abstractmethod
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         """Return calibrated log-probabilities (n, K), up to a constant per row."""
@@ -133,6 +138,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         log_proba = log_probabilities(checked, input=self.input, eps=self.eps_)
         self.n_iter_, self.converged_ = 1, True
         self._fit(log_proba, codes, weights)
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {self._advice()}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
         self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
         self.classes_ = found

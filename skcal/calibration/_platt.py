@@ -1,11 +1,9 @@
 """Platt scaling."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning
 
 from skcal._validation import TINY, FloatArray, IntArray
 from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
@@ -77,12 +75,6 @@ class PlattScaling(OneVsRestMap):
         super()._fit(log_proba, codes, weights)
         lines = [(1.0, 0.0) if learned is None else learned for learned in self.maps_]
         self.coef_, self.intercept_ = (np.array(part) for part in zip(*lines, strict=True))
-        if not self.converged_:
-            warnings.warn(
-                "PlattScaling stopped before it converged; look at the scores for extreme values.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         # Of unit size, so that slope and intercept are of one size whatever the scores' scale.

@@ -1,12 +1,10 @@
 """Temperature scaling."""
 
-import warnings
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import root_scalar
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from skcal._validation import FloatArray, Input, IntArray
@@ -108,20 +106,35 @@ class TemperatureScaling(BaseCalibrator):
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
         if len(self.bounds) != 2 or not 0 < self.bounds[0] <= self.bounds[1] < np.inf:
             raise ValueError(f"bounds must be two positive numbers (low, high); got {self.bounds}.")
-        low, high = (float(np.log(bound)) for bound in self.bounds)
-        derivative = _derivative(log_proba, codes, weights, self.shrinkage)
-        log_t, self.n_iter_, self.converged_ = _root(derivative, low, high)
-        self.temperature_ = float(np.exp(log_t))
-        if not self.converged_:
-            warnings.warn(
-                f"The best temperature lies outside bounds={self.bounds}; using "
-                f"{self.temperature_:.6g}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self.temperature_, self.n_iter_, self.converged_ = find_temperature(
+            log_proba, codes, weights, shrinkage=self.shrinkage, bounds=self.bounds
+        )
+
+    def _advice(self) -> str:
+        return (
+            f"the best temperature lies outside bounds={self.bounds}, and {self.temperature_:.6g} "
+            "is used"
+        )
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         return log_proba / self.temperature_
+
+
+def find_temperature(
+    log_proba: FloatArray,
+    codes: IntArray,
+    weights: FloatArray,
+    *,
+    shrinkage: float = 10.0,
+    bounds: tuple[float, float] = (1e-7, 1e7),
+) -> tuple[float, int, bool]:
+    """Return the best temperature, the evaluations, and whether it lies inside the bounds.
+
+    Parameters and objective are those of :class:`TemperatureScaling`, on clean arrays.
+    """
+    derivative = _derivative(log_proba, codes, weights, shrinkage)
+    log_t, n_iter, inside = _root(derivative, float(np.log(bounds[0])), float(np.log(bounds[1])))
+    return float(np.exp(log_t)), n_iter, inside
 
 
 def _derivative(
