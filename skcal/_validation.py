@@ -39,8 +39,6 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
             raise TypeError("complex numbers")
         if array.dtype.kind != "f" or array.dtype.itemsize > 8:
             array = array.astype(np.float64)
-        # Sums depend on the order in memory, and results should not.
-        array = np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} must be real numbers in an array of shape (n,) or (n, K) ({error})."
@@ -53,6 +51,8 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
         )
     if array.shape[0] == 0 or array.size == 0:
         raise ValueError(f"{name} has no rows or no columns (shape {array.shape}).")
+    # Sums depend on the order in memory, and results should not.
+    array = np.ascontiguousarray(array)
     finite = np.isfinite(array)
     if not finite.all():
         row = int(np.argmin(finite if array.ndim == 1 else finite.all(axis=1)))
