@@ -176,7 +176,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             for position, known in enumerate(self._one_hot.categories_):
                 _respell(levels[:, position], set(known))
             level_part[:] = self._one_hot.transform(levels)
-            self._warn_of_unknown_columns(levels, self._one_hot.categories_)
+            self._warn_of_unknown_columns(levels, level_part)
         return encoded
 
     def _refuse_identifiers(self, table: Any, levels: NDArray[Any]) -> None:
@@ -189,17 +189,22 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
                     "Leave it out, or turn it into numbers (pandas.to_numeric)."
                 )
 
-    def _warn_of_unknown_columns(self, levels: NDArray[Any], categories: list[Any]) -> None:
+    def _warn_of_unknown_columns(self, levels: NDArray[Any], encoded: NDArray[Any]) -> None:
         if len(levels) < _ENOUGH_ROWS:
             return
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        categories = self._one_hot.categories_ if self._one_hot is not None else []
+        ends = np.cumsum([len(known) for known in categories])
+        blocks = np.split(encoded, ends[:-1], axis=1)
         for position, name in enumerate(names[self.is_categorical_]):
+            if blocks[position].any():
+                continue
             # A missing cell does not equal itself.
             known, came = (
                 {level for level in column if level == level}
                 for column in (categories[position], levels[:, position])
             )
-            if known and came and not came & known:
+            if known and came:
                 warnings.warn(
                     f"Column {name!r}: none of its levels was seen in fit. Expected such as "
                     f"{sorted(known)[:3]}; came {sorted(came)[:3]}.",

@@ -117,7 +117,7 @@ class NeSCalClassifier(NetClassifier):
     compile : bool, default=False
         Compile the module with ``torch.compile``.
     torch_load_kwargs : dict, optional
-        Passed to ``torch.load`` when the estimator is unpickled.
+        Passed to ``torch.load`` by ``load_params``, and for a network pickled on a GPU.
     **kwargs
         Other parameters of :class:`skorch.NeuralNet`, such as ``module__*``,
         ``optimizer__*``, ``iterator_train__*``, ``callbacks__*``.

@@ -89,7 +89,7 @@ class NetClassifier(SkorchNet):
     compile : bool, default=False
         Whether to compile the module with ``torch.compile``.
     torch_load_kwargs : dict, optional
-        Passed to ``torch.load`` by skorch's ``load_params``.
+        Passed to ``torch.load`` by ``load_params``, and for a network pickled on a GPU.
     **kwargs
         Other parameters of :class:`skorch.NeuralNet`, such as ``module__*``,
         ``optimizer__*``, ``iterator_train__*``, ``callbacks__*``.
