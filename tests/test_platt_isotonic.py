@@ -57,7 +57,7 @@ def platt_loss(line, odds, targets, weights):
 def test_platt_equals_scikit_learn_on_decision_functions(base):
     X, y = make_classification(1500, 8, n_informative=4, flip_y=0.2, random_state=0)
     frozen = FrozenEstimator(base.fit(X[:500], y[:500]))
-    ours = CalibratedClassifier(frozen, "sigmoid").fit(X[500:], y[500:])
+    ours = CalibratedClassifier(frozen, PlattScaling(shrinkage=0)).fit(X[500:], y[500:])
     theirs = CalibratedClassifierCV(frozen, method="sigmoid").fit(X[500:], y[500:])
     assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
     # scikit-learn's line falls with the score: q = 1 / (1 + exp(a * s + b)).
@@ -72,7 +72,7 @@ def test_platt_equals_an_independent_optimiser(scale):
     odds, y = draw_binary(400, slope=0.5, intercept=-1)
     weights = np.random.default_rng(1).exponential(size=400)
     best = minimize(platt_loss, [0.0, 0.0], (odds, platt_targets(y, weights), weights), tol=1e-10).x
-    platt = PlattScaling(input="logits").fit(scale * odds, y, weights)
+    platt = PlattScaling(shrinkage=0, input="logits").fit(scale * odds, y, weights)
     assert platt.coef_[0] * scale == pytest.approx(best[0], rel=1e-5)
     assert platt.intercept_[0] == pytest.approx(best[1], rel=1e-5)
     assert_allclose(
@@ -94,7 +94,7 @@ def test_platt_always_reaches_the_optimum(seed, scale, shift, tail):
     odds = scale * (odds / np.sqrt(np.mean(odds**2)) + shift)
     y = rng.integers(0, 2, n)
     y[:2] = 0, 1
-    platt = PlattScaling(input="logits").fit(odds, y)  # a warning would be an error
+    platt = PlattScaling(shrinkage=0, input="logits").fit(odds, y)  # a warning would be an error
     # At the optimum the residuals are orthogonal to the scores and sum to zero.
     residual = platt.predict_proba(odds)[:, 1] - platt_targets(y, np.ones(n))
     unit = odds / np.sqrt(np.mean(odds**2))
@@ -106,7 +106,7 @@ def test_platt_always_reaches_the_optimum(seed, scale, shift, tail):
 
 def test_platt_finds_the_true_line():
     odds, y = draw_binary(100_000, slope=0.5, intercept=-1)
-    platt = PlattScaling(input="logits").fit(odds, y)
+    platt = PlattScaling(shrinkage=0, input="logits").fit(odds, y)
     assert_allclose([platt.coef_[0], platt.intercept_[0]], [0.5, -1], atol=0.03)
 
 
@@ -116,14 +116,14 @@ def test_platt_contains_the_identity():
     odds = np.linspace(-3, 3, 21)
     weights = 1e9 * np.r_[expit(odds), expit(-odds)]
     y = np.r_[np.ones(21), np.zeros(21)]
-    platt = PlattScaling().fit(expit(np.r_[odds, odds]), y, weights)
+    platt = PlattScaling(shrinkage=0).fit(expit(np.r_[odds, odds]), y, weights)
     assert_allclose([platt.coef_[0], platt.intercept_[0]], [1, 0], atol=1e-6)
 
 
 def test_platt_stays_finite_on_separable_rows():
     odds = np.r_[np.linspace(-4, -1, 30), np.linspace(1, 4, 30)]
     y = np.repeat([0, 1], 30)
-    platt = PlattScaling(input="logits").fit(odds, y)
+    platt = PlattScaling(shrinkage=0, input="logits").fit(odds, y)
     assert 1 < platt.coef_[0] < 10
     assert platt.converged_
     # The nearest rows are right with about the smoothed share, 31 of 32.
@@ -133,7 +133,7 @@ def test_platt_stays_finite_on_separable_rows():
 
 def test_platt_turns_a_reversed_score_round():
     odds, y = draw_binary(2000)
-    platt = PlattScaling(input="logits").fit(-odds, y)
+    platt = PlattScaling(shrinkage=0, input="logits").fit(-odds, y)
     assert platt.coef_[0] == pytest.approx(-1, abs=0.15)
 
 
@@ -151,14 +151,16 @@ def test_platt_with_more_classes_is_one_curve_per_class():
         columns.append(expit(best[0] * odds + best[1]))
     by_hand = np.column_stack(columns)
     by_hand /= by_hand.sum(axis=1, keepdims=True)
-    platt = PlattScaling().fit(proba, y, weights)
+    platt = PlattScaling(shrinkage=0).fit(proba, y, weights)
     assert_allclose(np.column_stack([platt.coef_, platt.intercept_]), lines, rtol=1e-4, atol=1e-5)
     assert_allclose(platt.predict_proba(proba), by_hand, atol=1e-6)
 
 
 def test_a_class_without_rows_keeps_its_line():
     logits, y = draw_classes(300, 3)
-    platt = PlattScaling(input="logits").fit(logits[y != 2], y[y != 2], classes=[0, 1, 2])
+    platt = PlattScaling(shrinkage=0, input="logits").fit(
+        logits[y != 2], y[y != 2], classes=[0, 1, 2]
+    )
     assert (platt.coef_[2], platt.intercept_[2]) == (1, 0)
     assert platt.coef_[0] != 1
 
@@ -169,7 +171,7 @@ def test_platt_uses_what_rounds_to_one():
     proba = np.column_stack([np.r_[tails, 1 - tails], np.r_[1 - tails, tails]])
     proba = np.vstack([proba, proba])
     y = np.r_[np.repeat([1, 0], 4), 0, 1, 1, 0, 1, 0, 0, 1]
-    answer = PlattScaling().fit(proba, y).predict_proba(proba[:4])
+    answer = PlattScaling(shrinkage=0).fit(proba, y).predict_proba(proba[:4])
     assert (np.diff(answer[:, 1]) < 0).all()
 
 
@@ -184,14 +186,14 @@ def test_isotonic_equals_scikit_learn_with_smoothed_targets():
     by_hand = IsotonicRegression(out_of_bounds="clip").fit_transform(
         expit(odds), platt_targets(y, weights), sample_weight=weights
     )
-    isotonic = IsotonicCalibration(input="logits").fit(odds, y, weights)
+    isotonic = IsotonicCalibration(shrinkage=0, input="logits").fit(odds, y, weights)
     assert_allclose(isotonic.predict_proba(odds)[:, 1], by_hand, atol=2e-9)
 
 
 def test_isotonic_by_hand():
     # Targets: 1 -> 4/5, 0 -> 1/4. Pools: {0}, {1, 0}, {1, 1}, of which the middle is a mean.
     p = np.array([0.1, 0.2, 0.3, 0.7, 0.9])
-    isotonic = IsotonicCalibration().fit(p, [0, 1, 0, 1, 1])
+    isotonic = IsotonicCalibration(shrinkage=0).fit(p, [0, 1, 0, 1, 1])
     middle = (4 / 5 + 1 / 4) / 2
     assert_allclose(
         isotonic.predict_proba(p)[:, 1], [1 / 4, middle, middle, 4 / 5, 4 / 5], atol=2e-9
@@ -214,14 +216,14 @@ def test_isotonic_with_more_classes_is_one_curve_per_class():
         ]
     )
     by_hand /= by_hand.sum(axis=1, keepdims=True)
-    isotonic = IsotonicCalibration().fit(proba, y)
+    isotonic = IsotonicCalibration(shrinkage=0).fit(proba, y)
     assert_allclose(isotonic.predict_proba(proba), by_hand, atol=2e-9)
     assert len(isotonic.maps_) == 4
 
 
 def test_isotonic_never_falls():
     odds, y = draw_binary(300)
-    isotonic = IsotonicCalibration(input="logits").fit(odds, y)
+    isotonic = IsotonicCalibration(shrinkage=0, input="logits").fit(odds, y)
     grid = isotonic.predict_proba(np.linspace(-12, 12, 500))[:, 1]
     assert (np.diff(grid) > 0).all()
     assert np.ptp(grid) > 0.5
@@ -231,7 +233,7 @@ def test_isotonic_corrects_any_rising_bend():
     rng = np.random.default_rng(0)
     p = rng.random(20_000)
     y = rng.random(20_000) < p**3
-    isotonic = IsotonicCalibration().fit(p, y)
+    isotonic = IsotonicCalibration(shrinkage=0).fit(p, y)
     grid = np.linspace(0.05, 0.95, 19)
     assert np.abs(isotonic.predict_proba(grid)[:, 1] - grid**3).mean() < 0.015
 
@@ -241,7 +243,7 @@ def test_a_row_where_every_curve_is_at_its_lowest():
     sure = softmax(20 * np.eye(3), axis=1)
     scores = np.repeat(sure, 50, axis=0)
     y = np.repeat([0, 1, 2], 50)
-    isotonic = IsotonicCalibration().fit(scores, y)
+    isotonic = IsotonicCalibration(shrinkage=0).fit(scores, y)
     corner = isotonic.predict_proba(np.full((1, 3), 1 / 3))
     assert np.isfinite(corner).all()
     assert_allclose(corner, 1 / 3, atol=1e-8)  # documented: close to uniform
@@ -253,7 +255,7 @@ def test_a_row_where_every_curve_is_at_its_lowest():
 def test_isotonic_on_separable_rows_keeps_loss_finite_and_order():
     rng = np.random.default_rng(0)
     p = np.r_[rng.uniform(0, 0.45, 20), rng.uniform(0.55, 1, 20)]
-    isotonic = IsotonicCalibration().fit(p, np.repeat([0, 1], 20))
+    isotonic = IsotonicCalibration(shrinkage=0).fit(p, np.repeat([0, 1], 20))
     assert_allclose(isotonic.predict_proba(p)[:, 1], np.repeat([1 / 22, 21 / 22], 20), atol=2e-9)
     # Held-out rows of the same kind, one of them wrong.
     held_out = np.r_[rng.uniform(0, 0.45, 20), rng.uniform(0.55, 1, 20)]
@@ -268,7 +270,9 @@ def test_isotonic_on_separable_rows_keeps_loss_finite_and_order():
 def test_isotonic_keeps_the_order_of_overlapping_classes():
     odds, y = draw_binary(1000)
     fresh, fresh_y = draw_binary(1000, seed=1)
-    answer = IsotonicCalibration(input="logits").fit(odds, y).predict_proba(fresh)[:, 1]
+    answer = (
+        IsotonicCalibration(shrinkage=0, input="logits").fit(odds, y).predict_proba(fresh)[:, 1]
+    )
     assert roc_auc_score(fresh_y, answer) >= roc_auc_score(fresh_y, fresh) - 1e-12
 
 
@@ -276,7 +280,7 @@ def test_isotonic_tells_apart_what_rounds_to_one():
     # Log-odds of 40 and 50 are both a probability of 1 in float64.
     odds = np.repeat([-50.0, -40.0, 40.0, 50.0], 25)
     y = np.r_[np.zeros(25), np.arange(25) % 4 == 0, np.arange(25) % 4 > 0, np.ones(25)]
-    answer = IsotonicCalibration(input="logits").fit(odds, y).predict_proba(odds)[:, 1]
+    answer = IsotonicCalibration(shrinkage=0, input="logits").fit(odds, y).predict_proba(odds)[:, 1]
     assert_allclose(
         answer.reshape(4, 25).mean(axis=1),
         [
@@ -288,8 +292,12 @@ def test_isotonic_tells_apart_what_rounds_to_one():
 
 def test_isotonic_ignores_the_size_of_logits():
     logits, y = draw_classes(400, 2)
-    plain = IsotonicCalibration(input="logits").fit(logits, y).predict_proba(logits)
-    large = IsotonicCalibration(input="logits").fit(1e4 * logits, y).predict_proba(1e4 * logits)
+    plain = IsotonicCalibration(shrinkage=0, input="logits").fit(logits, y).predict_proba(logits)
+    large = (
+        IsotonicCalibration(shrinkage=0, input="logits")
+        .fit(1e4 * logits, y)
+        .predict_proba(1e4 * logits)
+    )
     assert_allclose(large, plain, atol=1e-9)
 
 
@@ -298,5 +306,5 @@ def test_neither_warns_on_plain_rows():
         warnings.simplefilter("error")
         for seed in range(20):
             logits, y = draw_classes(60, 3, seed=seed)
-            PlattScaling(input="logits").fit(logits, y).predict_proba(logits)
-            IsotonicCalibration(input="logits").fit(logits, y).predict_proba(logits)
+            PlattScaling(shrinkage=0, input="logits").fit(logits, y).predict_proba(logits)
+            IsotonicCalibration(shrinkage=0, input="logits").fit(logits, y).predict_proba(logits)

@@ -37,6 +37,7 @@ def fit_affine(
     toward: FloatArray,
     coef_penalty: FloatArray | float,
     intercept_penalty: float,
+    fit_coef: bool = True,
     fit_intercept: bool = True,
     max_iter: int = 1_000,
 ) -> Affine:
@@ -60,7 +61,7 @@ def fit_affine(
         :math:`P`.
     intercept_penalty : float
         :math:`\mu`.
-    fit_intercept : bool, default=True
+    fit_coef, fit_intercept : bool, default=True
     max_iter : int, default=1000
 
     Returns
@@ -92,8 +93,7 @@ def fit_affine(
         gradient = gradient + 2 * coef_penalty * away / unit
         bias = proba.sum(axis=0) + 2 * intercept_penalty * intercept
         loss += intercept_penalty * (intercept**2).sum()
-        parts = [gradient.ravel(), bias if fit_intercept else np.zeros(n_classes)]
-        return float(loss), np.concatenate(parts)
+        return float(loss), np.concatenate([fit_coef * gradient.ravel(), fit_intercept * bias])
 
     theta = np.concatenate([(start * unit).ravel(), np.zeros(n_classes)])
     result = minimize(

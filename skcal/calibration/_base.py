@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -26,9 +26,10 @@ from skcal._validation import (
     resolve_classes,
     zero_probability,
 )
+from skcal.calibration._portable import Portable
 
 
-class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
     """Base class of the maps from scores to calibrated probabilities.
 
     A map implements ``_fit(log_proba, codes, weights)``, which sets its fitted attributes,
@@ -132,22 +133,17 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 UserWarning,
                 stacklevel=2,
             )
-        self.eps_ = self.eps
-        if self.eps == "auto":
-            self.eps_ = zero_probability(checked) if self.input == "proba" else TINY
-        log_proba = log_probabilities(checked, input=self.input, eps=self.eps_)
-        self.n_iter_, self.converged_ = 1, True
-        self._fit(log_proba, codes, weights)
+        eps = self.eps
+        if eps == "auto":
+            eps = zero_probability(checked) if self.input == "proba" else TINY
+        log_proba = log_probabilities(checked, input=self.input, eps=eps)
+        self._learn(log_proba, codes, weights, classes=found, eps=eps)
         if not self.converged_:
             warnings.warn(
                 f"{type(self).__name__} did not converge: {self._advice()}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
-        self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
-        self.classes_ = found
-        self.n_features_in_ = checked.shape[1]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
@@ -163,16 +159,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ndarray of shape (n_samples, n_classes), float64
             Rows sum to one; no value is exactly zero.
         """
-        check_is_fitted(self)
-        checked = check_scores(scores, input=self.input)
-        if checked.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{type(self).__name__} was fitted on {self.n_features_in_} score columns; "
-                f"these scores have {checked.shape[1]}."
-            )
-        log_proba = log_probabilities(checked, input=self.input, eps=self.eps_)
         # No log-loss is infinite, and no sum is disturbed.
-        proba = np.maximum(softmax(self._transform(log_proba), axis=1), TINY)
+        proba = np.maximum(softmax(self._transform(self._checked(scores)), axis=1), TINY)
         return proba / proba.sum(axis=1, keepdims=True)
 
     def predict(self, scores: ArrayLike) -> NDArray[Any]:
@@ -188,6 +176,38 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         codes = self.predict_proba(scores).argmax(axis=1)
         return self.classes_[codes]
+
+    def _learn(
+        self,
+        log_proba: FloatArray,
+        codes: IntArray,
+        weights: FloatArray,
+        *,
+        classes: NDArray[Any],
+        eps: float,
+    ) -> Self:
+        """Set all fitted attributes, given clean arrays; without a warning."""
+        self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
+        self.classes_, self.n_features_in_, self.eps_ = classes, log_proba.shape[1], eps
+        self.n_iter_, self.converged_ = 1, True
+        self._fit(log_proba, codes, weights)
+        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
+        self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "loss_")
+
+    def _checked(self, scores: ArrayLike) -> FloatArray:
+        """Return the log-probabilities of scores that fit those of ``fit``."""
+        check_is_fitted(self)
+        checked = check_scores(scores, input=self.input)
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{type(self).__name__} was fitted on {self.n_features_in_} score columns; "
+                f"these scores have {checked.shape[1]}."
+            )
+        return log_probabilities(checked, input=self.input, eps=self.eps_)
 
 
 def mean_log_loss(log_scores: FloatArray, codes: IntArray, weights: FloatArray) -> float:

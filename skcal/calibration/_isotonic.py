@@ -1,19 +1,19 @@
 """Isotonic calibration."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logit
-from sklearn.isotonic import IsotonicRegression
+from sklearn.isotonic import isotonic_regression
 
-from skcal._validation import FloatArray
-from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
+from skcal._validation import FloatArray, Input
+from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
 
 # Steps rise by this much in log-odds, so that rows on one step keep the order of their scores.
 _TILT = 1e-9
 
 
-class IsotonicCalibration(OneVsRestMap):
+class IsotonicCalibration(ShrunkMap):
     r"""Fit a rising step curve to the probability of each class.
 
     The best non-decreasing map of the log-odds of the second of two classes, or of each
@@ -24,6 +24,13 @@ class IsotonicCalibration(OneVsRestMap):
 
     Parameters
     ----------
+    centered : bool, default=False
+        Whether each step is a point, at the mean log-odds of its rows, with straight lines
+        between these points. The curve then rises everywhere between the first and the last.
+    shrinkage : "auto" or float in [0, 1], default="auto"
+        The share of temperature scaling in the answer, which is a geometric mean of both.
+        "auto" sets it by how much the curves gain over temperature scaling on the rows of
+        ``fit``, against what as many parameters gain from noise; 0 is the curves alone.
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
@@ -33,32 +40,47 @@ class IsotonicCalibration(OneVsRestMap):
 
     Attributes
     ----------
-    maps_ : list of IsotonicRegression or None
-        The curves over log-odds: one for two classes, one per class otherwise; None
-        for a class without rows, which keeps its probability.
+    maps_ : list of ndarray of shape (2, n_points), or None
+        Log-odds and probabilities of the curve's corners: one for two classes, one per class
+        otherwise; None for a class without rows, which keeps its probability.
+    temperature_ : float
+        The temperature it is drawn to.
+    shrinkage_ : float
+        The share in use.
     classes_ : ndarray of shape (n_classes,)
         The class of each column.
     n_features_in_ : int
         Number of score columns.
     eps_ : float
         The value of ``eps`` in use.
+    n_iter_ : int
+        1.
+    converged_ : bool
+        True.
     loss_, baseline_loss_ : float
         Mean log-loss in nats on the rows of ``fit``, after and before calibration.
 
     See Also
     --------
     TemperatureScaling : Safer on few rows and with many classes.
+    VennAbersCalibration : Two isotonic curves per row, and an interval.
 
     Notes
     -----
-    Needs many rows, and one-vs-rest curves are fitted apart: with few rows per class it
-    often makes the log-loss worse. Where every curve says its lowest value, the row is close
-    to uniform over the classes.
+    The curves are fitted apart, and with few rows per class they follow noise: a step curve
+    is counted with as many parameters as it has steps, which is its number of degrees of
+    freedom [3]_, and drawn to temperature scaling accordingly. The smoothing, the tilt and the
+    shrinkage are this package's choice. Where every curve says its lowest value, the curves
+    are close to uniform over the classes.
 
     References
     ----------
-    B. Zadrozny and C. Elkan, "Transforming classifier scores into accurate multiclass
-    probability estimates", KDD 2002.
+    .. [1] B. Zadrozny and C. Elkan, "Transforming classifier scores into accurate multiclass
+       probability estimates", KDD 2002.
+    .. [2] A. Oron and N. Flournoy, "Centered Isotonic Regression: Point and Interval
+       Estimation for Dose-Response Studies", Statistics in Biopharmaceutical Research, 2017.
+    .. [3] M. Meyer and M. Woodroofe, "On the degrees of freedom in shape-restricted
+       regression", Annals of Statistics, 2000.
 
     Examples
     --------
@@ -72,10 +94,49 @@ class IsotonicCalibration(OneVsRestMap):
     array([0.6])
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ShrunkMap._parameter_constraints,
+        "centered": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        *,
+        centered: bool = False,
+        shrinkage: Any = "auto",
+        input: Input = "proba",
+        eps: Any = "auto",
+    ) -> None:
+        super().__init__(shrinkage=shrinkage, input=input, eps=eps)
+        self.centered = centered
+
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        curve = IsotonicRegression(out_of_bounds="clip", increasing=True)
-        return curve.fit(log_odds, smoothed_targets(hit, weights), sample_weight=weights)
+        x, counts, means = merge_ties(log_odds, smoothed_targets(hit, weights), weights)
+        y = isotonic_regression(means, sample_weight=counts, y_min=0.0, y_max=1.0)
+        first = np.flatnonzero(np.r_[True, np.diff(y) > 0])
+        if self.centered:
+            centres = np.add.reduceat(x * counts, first) / np.add.reduceat(counts, first)
+            return np.vstack([centres, y[first]])
+        last = np.r_[first[1:] - 1, len(y) - 1]
+        corners = np.unique(np.r_[first, last])
+        return np.vstack([x[corners], y[corners]])
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
-        steps = logit(np.clip(learned.predict(log_odds), 1e-300, 1 - 1e-16))
+        steps = logit(np.clip(np.interp(log_odds, *learned), 1e-300, 1 - 1e-16))
         return steps + _TILT * np.arctan(log_odds)
+
+    def _n_parameters(self, learned: Any) -> int:
+        return len(np.unique(learned[1]))
+
+
+def merge_ties(
+    x: FloatArray, targets: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the distinct values in rising order, their weights and weighted mean targets."""
+    order = np.argsort(x)
+    x, targets, weights = x[order], targets[order], weights[order]
+    first = np.flatnonzero(np.r_[True, np.diff(x) > 0])
+    if len(first) == len(x):
+        return x, weights, targets
+    counts = np.add.reduceat(weights, first)
+    return x[first], counts, np.add.reduceat(weights * targets, first) / counts

@@ -1,17 +1,20 @@
 """One-dimensional maps, one per class against the rest."""
 
 from abc import abstractmethod
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from scipy.special import log_expit, log_softmax
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcal._validation import FloatArray, IntArray
-from skcal.calibration._base import BaseCalibrator
+from skcal._validation import FloatArray, Input, IntArray
+from skcal.calibration._base import BaseCalibrator, mean_log_loss
+from skcal.calibration._temperature import find_temperature
 
 
 class OneVsRestMap(BaseCalibrator):
-    """Base of maps of one probability: the second class of two, or each class against the rest.
+    r"""Base of maps of one probability: the second class of two, or each class against the rest.
 
     A map implements ``_fit_column(log_odds, hit, weights)``, which returns what it learned,
     and ``_map_column(learned, log_odds)``, which returns calibrated log-odds. With more than
@@ -28,43 +31,116 @@ class OneVsRestMap(BaseCalibrator):
         """Return calibrated log-odds (n,)."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        odds = log_odds(log_proba)
+        odds = LogOdds(log_proba)
         self.maps_ = []
-        for column in _mapped(odds):
+        for column in mapped_columns(log_proba):
             hit = (codes == column).astype(np.float64)
             self.maps_.append(
-                self._fit_column(odds[:, column], hit, weights)
+                self._fit_column(odds.column(column), hit, weights)
                 if 0 < hit.sum() < len(hit)
                 else None
             )
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
-        odds = log_odds(log_proba)
-        calibrated = np.column_stack(
-            [
-                odds[:, column] if learned is None else self._map_column(learned, odds[:, column])
-                for learned, column in zip(self.maps_, _mapped(odds), strict=True)
-            ]
-        )
-        if odds.shape[1] == 2:
-            calibrated = np.hstack([-calibrated, calibrated])
-        return log_expit(calibrated)
+        odds = LogOdds(log_proba)
+        calibrated = np.empty((len(self.maps_), len(log_proba)))
+        for row, (learned, column) in enumerate(
+            zip(self.maps_, mapped_columns(log_proba), strict=True)
+        ):
+            calibrated[row] = odds.column(column)
+            if learned is not None:
+                calibrated[row] = self._map_column(learned, calibrated[row])
+        if log_proba.shape[1] == 2:
+            calibrated = np.vstack([-calibrated, calibrated])
+        return log_expit(calibrated).T
 
 
-def _mapped(odds: FloatArray) -> list[int]:
+class ShrunkMap(OneVsRestMap):
+    r"""One-dimensional maps that are drawn to temperature scaling.
+
+    With :math:`q` the map's probabilities, and :math:`p_T` those of temperature scaling, the
+    answer is :math:`q^{1-a}\, p_T^{a}` divided by its sum. Along this path the log-loss is
+    convex, so that it is not above that of temperature scaling, nor that of no calibration,
+    on the rows of ``fit``.
+
+    The share :math:`a` is :math:`d / (2 G)`, at most 1: G is by how many nats the map lowers
+    the total log-loss below temperature scaling on its own rows, and d how many parameters it
+    has more. If these rows need no more than a temperature, 2 G is distributed as
+    :math:`\chi^2_d`, with mean d, and most of the map's gain is noise.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseCalibrator._parameter_constraints,
+        "shrinkage": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
+    }
+
+    def __init__(
+        self, *, shrinkage: Any = "auto", input: Input = "proba", eps: Any = "auto"
+    ) -> None:
+        super().__init__(input=input, eps=eps)
+        self.shrinkage = shrinkage
+
+    @abstractmethod
+    def _n_parameters(self, learned: Any) -> int:
+        """Return how many parameters one curve has."""
+
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
+        super()._fit(log_proba, codes, weights)
+        self.temperature_ = find_temperature(log_proba, codes, weights)[0]
+        self.shrinkage_ = self.shrinkage
+        if self.shrinkage == "auto":
+            extra = sum(self._n_parameters(one) for one in self.maps_ if one is not None) - 1
+            before = mean_log_loss(log_proba / self.temperature_, codes, weights)
+            after = mean_log_loss(super()._transform(log_proba), codes, weights)
+            gain = weights.sum() * (before - after)
+            self.shrinkage_ = 1.0 if 2 * gain <= extra else float(extra / (2 * gain))
+
+    def _transform(self, log_proba: FloatArray) -> FloatArray:
+        if self.shrinkage_ == 1:
+            return log_proba / self.temperature_
+        curves = super()._transform(log_proba)
+        if self.shrinkage_ == 0:
+            return curves
+        tempered = log_softmax(log_proba / self.temperature_, axis=1)
+        return (1 - self.shrinkage_) * log_softmax(curves, axis=1) + self.shrinkage_ * tempered
+
+
+class LogOdds:
+    """ln(p / (1 - p)) of each column, exact where p is near 0 or 1.
+
+    Parameters
+    ----------
+    log_proba : ndarray of shape (n, K)
+        Each row's exponentials sum to one.
+    """
+
+    def __init__(self, log_proba: FloatArray) -> None:
+        n_classes = log_proba.shape[1]
+        self._columns = log_proba.T if n_classes == 2 else np.ascontiguousarray(log_proba.T)
+        if n_classes == 2:
+            return
+        # Only the largest probability can be so near 1 that 1 - p loses digits: the sum of
+        # the others is taken for it, and 1 - p for all else.
+        self._top = log_proba.argmax(axis=1)
+        rest = np.zeros(len(log_proba))
+        for column, values in enumerate(self._columns):
+            rest += np.exp(values) * (self._top != column)
+        self._log_rest = np.log(np.maximum(rest, np.finfo(np.float64).tiny))
+
+    def column(self, column: int) -> FloatArray:
+        """Return the log-odds (n,) of one class."""
+        values = self._columns[column]
+        if len(self._columns) == 2:
+            return values - self._columns[1 - column]
+        is_top = self._top == column
+        with np.errstate(divide="ignore"):
+            others = np.log1p(-np.exp(np.minimum(values, 0.0)))
+        return values - np.where(is_top, self._log_rest, others)
+
+
+def mapped_columns(log_proba: FloatArray) -> list[int]:
     """Return the columns that have a map of their own: the second of two, or all."""
-    return [1] if odds.shape[1] == 2 else list(range(odds.shape[1]))
-
-
-def log_odds(log_proba: FloatArray) -> FloatArray:
-    """Return ln(p / (1 - p)) of each column, exact where p is near 0 or 1."""
-    rows, top = np.arange(len(log_proba)), log_proba.argmax(axis=1)
-    # Only the largest probability can be so near 1 that 1 - p loses digits.
-    rest = log_proba.copy()
-    rest[rows, top] = -np.inf
-    others = np.log1p(-np.exp(rest))
-    others[rows, top] = logsumexp(rest, axis=1)
-    return log_proba - others
+    return [1] if log_proba.shape[1] == 2 else list(range(log_proba.shape[1]))
 
 
 def smoothed_targets(hit: FloatArray, weights: FloatArray) -> FloatArray:

@@ -3,15 +3,13 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
-from skcal._validation import TINY, FloatArray, IntArray
-from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
-
-_MAX_ITER = 100
+from skcal._validation import FloatArray, IntArray
+from skcal.calibration._logistic import fit_logistic
+from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
 
 
-class PlattScaling(OneVsRestMap):
+class PlattScaling(ShrunkMap):
     r"""Fit a logistic curve to the log-odds.
 
     .. math:: q = \sigma(a s + b), \qquad s = \ln \frac{p}{1-p},
@@ -23,6 +21,10 @@ class PlattScaling(OneVsRestMap):
 
     Parameters
     ----------
+    shrinkage : "auto" or float in [0, 1], default="auto"
+        The share of temperature scaling in the answer, which is a geometric mean of both.
+        "auto" sets it by how much the curves gain over temperature scaling on the rows of
+        ``fit``, against what as many parameters gain from noise; 0 is the curves alone.
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
@@ -37,6 +39,10 @@ class PlattScaling(OneVsRestMap):
         a class without rows.
     intercept_ : ndarray of shape (n_maps,)
         Intercept :math:`b`.
+    temperature_ : float
+        The temperature it is drawn to.
+    shrinkage_ : float
+        The share in use.
     classes_ : ndarray of shape (n_classes,)
         The class of each column.
     n_features_in_ : int
@@ -53,6 +59,12 @@ class PlattScaling(OneVsRestMap):
     See Also
     --------
     TemperatureScaling : One parameter, and the safer choice with more than two classes.
+    QuadraticScaling : Adds a curvature.
+    BetaCalibration : Different slopes for low and for high probabilities.
+
+    Notes
+    -----
+    The shrinkage is this package's choice; the paper has none.
 
     References
     ----------
@@ -73,53 +85,21 @@ class PlattScaling(OneVsRestMap):
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
         super()._fit(log_proba, codes, weights)
-        lines = [(1.0, 0.0) if learned is None else learned for learned in self.maps_]
-        self.coef_, self.intercept_ = (np.array(part) for part in zip(*lines, strict=True))
+        lines = np.array([[1.0, 0.0] if learned is None else learned for learned in self.maps_])
+        self.coef_, self.intercept_ = lines.T
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        # Of unit size, so that slope and intercept are of one size whatever the scores' scale.
-        share = weights / weights.sum()
-        scale = max(float(np.sqrt(share @ log_odds**2)), TINY)
-        # From the identity, or from the steepest line that is not saturated.
-        start = np.array([min(scale, 1.0), 0.0])
-        line, n_iter, converged = _minimise(
-            log_odds / scale, smoothed_targets(hit, weights), share, start
+        columns = np.vstack([log_odds, np.ones_like(log_odds)])
+        line, n_iter, converged = fit_logistic(
+            columns, smoothed_targets(hit, weights), weights, np.array([1.0, 0.0])
         )
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
-        return float(line[0] / scale), float(line[1])
+        return line
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         slope, intercept = learned
         return slope * log_odds + intercept
 
-
-def _minimise(
-    x: FloatArray, targets: FloatArray, share: FloatArray, line: FloatArray
-) -> tuple[FloatArray, int, bool]:
-    """Return the best slope and intercept, the iterations, and if they were enough.
-
-    Newton's method with step halving: the loss is convex in two parameters.
-    """
-
-    def loss(line: FloatArray) -> float:
-        z = line[0] * x + line[1]
-        return float(share @ (np.logaddexp(0, z) - targets * z))
-
-    columns = np.vstack([x, np.ones_like(x)])
-    here = loss(line)
-    for n_iter in range(1, _MAX_ITER + 1):
-        z = line[0] * x + line[1]
-        proba = expit(z)
-        gradient = columns @ (share * (proba - targets))
-        hessian = (columns * (share * proba * expit(-z))) @ columns.T
-        # A whisker of ridge: scores that are all equal leave one direction flat.
-        step = np.linalg.solve(hessian + 1e-14 * np.eye(2), gradient)
-        gain = float(gradient @ step)
-        if gain < 1e-12:  # The last step squares the error.
-            return line - step, n_iter, True
-        size = 1.0
-        while (there := loss(line - size * step)) > here - 1e-4 * size * gain and size > 1e-12:
-            size /= 2
-        line, here = line - size * step, there
-    return line, n_iter, False
+    def _n_parameters(self, learned: Any) -> int:
+        return 2

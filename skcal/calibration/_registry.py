@@ -1,18 +1,44 @@
 """Calibrators by name."""
 
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from sklearn.base import clone
 
+from skcal.calibration._auto import AutoCalibration
+from skcal.calibration._beta import BetaCalibration
+from skcal.calibration._dirichlet import DirichletCalibration
+from skcal.calibration._ensemble_temperature import EnsembleTemperatureScaling
+from skcal.calibration._histogram import HistogramBinning
+from skcal.calibration._identity import IdentityCalibration
 from skcal.calibration._isotonic import IsotonicCalibration
+from skcal.calibration._matrix import MatrixScaling
 from skcal.calibration._platt import PlattScaling
+from skcal.calibration._quadratic import QuadraticScaling
+from skcal.calibration._scaling_binning import ScalingBinning
+from skcal.calibration._structured import StructuredMatrixScaling
 from skcal.calibration._temperature import TemperatureScaling
+from skcal.calibration._vector import VectorScaling
+from skcal.calibration._venn_abers import VennAbersCalibration
 
-_BY_NAME = {
+_BY_NAME: dict[str, Any] = {
+    "identity": IdentityCalibration,
     "temperature": TemperatureScaling,
+    "ets": EnsembleTemperatureScaling,
     "sigmoid": PlattScaling,
+    "quadratic": QuadraticScaling,
+    "beta": BetaCalibration,
     "isotonic": IsotonicCalibration,
+    "histogram": HistogramBinning,
+    "scaling_binning": ScalingBinning,
+    "venn_abers": VennAbersCalibration,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+    "dirichlet": DirichletCalibration,
+    "svs": partial(StructuredMatrixScaling, structure="vector"),
+    "sms": StructuredMatrixScaling,
+    "auto": AutoCalibration,
 }
 CALIBRATOR_NAMES = tuple(_BY_NAME)
 
@@ -23,9 +49,10 @@ def make_calibrator(calibrator: Any) -> Any:
     Parameters
     ----------
     calibrator : str or calibrator
-        "temperature", "sigmoid" or "isotonic" (scikit-learn's names), or an object with
-        ``fit(scores, y, sample_weight, classes=...)`` and ``predict_proba(scores)``, which
-        is cloned.
+        A name: scikit-learn's "temperature", "sigmoid" and "isotonic", and "identity", "ets",
+        "quadratic", "beta", "histogram", "scaling_binning", "venn_abers", "vector", "matrix",
+        "dirichlet", "svs", "sms" and "auto". Or an object with ``fit(scores, y,
+        sample_weight, classes=...)`` and ``predict_proba(scores)``, which is cloned.
 
     Returns
     -------

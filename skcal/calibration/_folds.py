@@ -1,0 +1,41 @@
+"""Cross-validation of calibrators, on clean arrays."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import clone
+
+from skcal._validation import TINY, FloatArray, IntArray
+
+
+def deal_folds(log_proba: FloatArray, codes: IntArray, n_folds: int) -> IntArray:
+    """Return the fold (n,) of each row, without chance.
+
+    Rows are dealt out in turn, ordered by class and by the log-probability of that class: each
+    fold has its share of every class, and of rows that are predicted well and badly.
+    """
+    own = log_proba[np.arange(len(codes)), codes]
+    folds = np.empty(len(codes), dtype=np.intp)
+    folds[np.lexsort((own, codes))] = np.arange(len(codes)) % n_folds
+    return folds
+
+
+def held_out_losses(
+    calibrator: Any,
+    log_proba: FloatArray,
+    codes: IntArray,
+    weights: FloatArray,
+    folds: IntArray,
+) -> FloatArray:
+    """Return the log-loss (n,) in nats of each row, by a map fitted on the other folds."""
+    classes = np.arange(log_proba.shape[1])
+    losses = np.empty(len(codes))
+    for fold in np.unique(folds):
+        out, rest = folds == fold, folds != fold
+        fitted = clone(calibrator).set_params(input="logits")
+        fitted._learn(log_proba[rest], codes[rest], weights[rest], classes=classes, eps=TINY)
+        answer = fitted._transform(log_proba[out])
+        rows = np.arange(len(answer))
+        losses[out] = logsumexp(answer, axis=1) - answer[rows, codes[out]]
+    return losses

@@ -1,0 +1,123 @@
+"""Small logistic regressions, one per one-dimensional map."""
+
+from itertools import combinations
+
+import numpy as np
+
+from skcal._validation import FloatArray
+
+_MAX_ITER = 100
+# Above this many rows the optimiser starts from the answer of a share of them.
+_MANY_ROWS, _FEW_ROWS = 20_000, 4_000
+
+
+def fit_logistic(
+    columns: FloatArray,
+    targets: FloatArray,
+    weights: FloatArray,
+    start: FloatArray,
+    *,
+    non_negative: int = 0,
+) -> tuple[FloatArray, int, bool]:
+    r"""Minimise the weighted logistic loss of ``sigmoid(theta @ columns)``.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (d, n)
+        Regressors, a constant among them where an intercept is wanted.
+    targets : ndarray of shape (n,)
+        In (0, 1).
+    weights : ndarray of shape (n,)
+    start : ndarray of shape (d,)
+        First value of theta.
+    non_negative : int, default=0
+        How many of the first coefficients must not be negative.
+
+    Returns
+    -------
+    theta : ndarray of shape (d,)
+    n_iter : int
+    converged : bool
+    """
+    share = weights / weights.sum()
+    # Of unit size, so that the coefficients are of one size whatever the scores' scale.
+    scale = np.sqrt(columns**2 @ share)
+    scale[scale == 0] = 1.0
+    columns = columns / scale[:, None]
+    start = start * scale
+    largest = np.abs(start).max()
+    if largest > 1:  # from where it is not saturated
+        start = start / largest
+    n = columns.shape[1]
+    if n > _MANY_ROWS:
+        some = slice(None, None, n // _FEW_ROWS)
+        part = share[some].sum()
+        if part > 0:
+            start, _, _ = _newton(columns[:, some], targets[some], share[some] / part, start)
+    theta, n_iter, converged = _newton(columns, targets, share, start)
+    if (theta[:non_negative] < 0).any():
+        theta, n_iter, converged = _on_faces(columns, targets, share, start, non_negative)
+    return theta / scale, n_iter, converged
+
+
+def _on_faces(
+    columns: FloatArray,
+    targets: FloatArray,
+    share: FloatArray,
+    start: FloatArray,
+    non_negative: int,
+) -> tuple[FloatArray, int, bool]:
+    """Return the best of the fits in which some coefficients are zero and the rest allowed.
+
+    The loss is convex, so that the constrained optimum is the free one of its face.
+    """
+    best: tuple[float, FloatArray, int, bool] | None = None
+    for n_zero in range(1, non_negative + 1):
+        for zero in combinations(range(non_negative), n_zero):
+            keep = [i for i in range(len(columns)) if i not in zero]
+            theta = np.zeros(len(columns))
+            n_iter, converged = 1, True
+            if keep:
+                theta[keep], n_iter, converged = _newton(columns[keep], targets, share, start[keep])
+            if (theta[:non_negative] >= 0).all():
+                loss = _loss_and_proba(theta @ columns, targets, share)[0]
+                if best is None or loss < best[0]:
+                    best = loss, theta, n_iter, converged
+        if best is not None:
+            break
+    assert best is not None  # all zero is always allowed
+    return best[1], best[2], best[3]
+
+
+def _newton(
+    columns: FloatArray, targets: FloatArray, share: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, int, bool]:
+    """Newton's method with step halving: the loss is convex in a few parameters."""
+    here, proba, variance = _loss_and_proba(theta @ columns, targets, share)
+    for n_iter in range(1, _MAX_ITER + 1):
+        gradient = columns @ (share * (proba - targets))
+        hessian = (columns * (share * variance)) @ columns.T
+        # A whisker of ridge: scores that are all equal leave one direction flat.
+        step = np.linalg.solve(hessian + 1e-14 * np.eye(len(theta)), gradient)
+        gain = float(gradient @ step)
+        if gain < 1e-12:  # The last step squares the error.
+            return theta - step, n_iter, True
+        size = 1.0
+        while True:
+            at = (theta - size * step) @ columns
+            there, proba, variance = _loss_and_proba(at, targets, share)
+            if there <= here - 1e-4 * size * gain or size < 1e-12:
+                break
+            size /= 2
+        theta, here = theta - size * step, there
+    return theta, n_iter, False
+
+
+def _loss_and_proba(
+    z: FloatArray, targets: FloatArray, share: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return the mean logistic loss, sigmoid(z) and its derivative, sharing the exponential."""
+    small = np.exp(-np.abs(z))
+    softplus = np.maximum(z, 0) + np.log(1 + small)
+    proba = np.where(z >= 0, 1.0, small) / (1 + small)
+    return float(share @ (softplus - targets * z)), proba, small / (1 + small) ** 2

@@ -1,0 +1,160 @@
+"""Fitted calibrators as plain dictionaries that JSON can hold."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+FORMAT = 1
+
+
+class Portable(BaseEstimator):
+    """Estimators whose parameters and fitted attributes can be written down and read back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fitted map as a dictionary of numbers, strings, lists and dictionaries.
+
+        ``json.dumps`` takes it as it is, and :meth:`from_dict` gives back a map with the same
+        answers, bit for bit.
+
+        Returns
+        -------
+        dict
+            "calibrator" is the name of the class, "format" the version of this layout,
+            "parameters" what the constructor takes, "fitted" the fitted attributes. Arrays
+            are nested lists.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If there is nothing to write.
+        TypeError
+            If a parameter or attribute is neither plain nor a calibrator.
+        """
+        check_is_fitted(self)
+        parameters = self.get_params(deep=False)
+        return {
+            "calibrator": type(self).__name__,
+            "format": FORMAT,
+            "parameters": {name: _plain(value, name) for name, value in parameters.items()},
+            "fitted": {
+                name: _plain(value, name)
+                for name, value in sorted(vars(self).items())
+                if name.endswith("_") and not name.startswith("_")
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, written: dict[str, Any]) -> Self:
+        """Return the fitted map that :meth:`to_dict` wrote.
+
+        Nothing is executed: the class is looked up by name among this package's calibrators,
+        or is the class on which the method is called.
+
+        Parameters
+        ----------
+        written : dict
+
+        Returns
+        -------
+        calibrator
+            Of the class that is named in ``written``.
+
+        Raises
+        ------
+        ValueError
+            If ``written`` is not such a dictionary, is of a newer format, or names a class
+            that is unknown or other than the one it is called on.
+        """
+        found = _class_of(written, cls)
+        known = set(found._get_param_names())
+        unknown = sorted(set(written["parameters"]) - known)
+        if unknown:
+            raise ValueError(
+                f"{found.__name__} has no parameter {unknown[0]!r}; it has {sorted(known)}."
+            )
+        calibrator = found(
+            **{name: _value(value, listed=list) for name, value in written["parameters"].items()}
+        )
+        for name, value in written["fitted"].items():
+            if not name.endswith("_") or name.startswith("_"):
+                raise ValueError(f"{name!r} is not the name of a fitted attribute.")
+            setattr(calibrator, name, _value(value, listed=_array))
+        return calibrator
+
+
+def _class_of(written: Any, cls: type) -> Any:
+    """Return the class that a dictionary names, having looked at its layout."""
+    parts = {"calibrator": str, "format": int, "parameters": dict, "fitted": dict}
+    if not isinstance(written, dict) or any(
+        not isinstance(written.get(part), kind) for part, kind in parts.items()
+    ):
+        raise ValueError(
+            f"Expected a dictionary as written by to_dict, with {sorted(parts)}; got "
+            f"{sorted(written) if isinstance(written, dict) else type(written).__name__}."
+        )
+    if written["format"] > FORMAT:
+        raise ValueError(
+            f"The dictionary has format {written['format']}, and this version of skcal reads up "
+            f"to {FORMAT}; update skcal."
+        )
+    name = written["calibrator"]
+    if cls.__name__ == name:
+        return cls
+    import skcal.calibration as room
+
+    found = getattr(room, name, None) if name in room.__all__ else None
+    if not (isinstance(found, type) and issubclass(found, Portable)):
+        raise ValueError(
+            f"{name!r} is no calibrator of skcal; if it is your own class, call its from_dict."
+        )
+    if not issubclass(found, cls):
+        raise ValueError(f"The dictionary holds a {name}, not a {cls.__name__}.")
+    return found
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return what JSON can hold."""
+    if isinstance(value, Portable):
+        if not hasattr(value, "loss_"):  # a parameter: what it was fitted to is elsewhere
+            parameters = value.get_params(deep=False)
+            return {
+                "calibrator": type(value).__name__,
+                "format": FORMAT,
+                "parameters": {key: _plain(item, key) for key, item in parameters.items()},
+                "fitted": {},
+            }
+        return value.to_dict()
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist(), name)
+    if isinstance(value, list | tuple):
+        return [_plain(item, name) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, name) for key, item in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{name} is a {type(value).__name__}, which plain JSON cannot hold.")
+
+
+def _value(value: Any, *, listed: Any) -> Any:
+    if isinstance(value, list):
+        return listed([_value(item, listed=list) for item in value])
+    if isinstance(value, dict):
+        if {"calibrator", "format", "parameters", "fitted"} <= set(value):
+            return Portable.from_dict(value)
+        return {key: _value(item, listed=listed) for key, item in value.items()}
+    return value
+
+
+def _array(items: list[Any]) -> Any:
+    """Return an array, or a list of them where they differ in length or are no numbers."""
+    if any(item is None or isinstance(item, Portable | dict) for item in items):
+        return [_array(item) if isinstance(item, list) else item for item in items]
+    lengths = {len(item) if isinstance(item, list) else None for item in items}
+    if len(lengths) > 1:
+        return [_array(item) for item in items]
+    try:
+        return np.array(items)
+    except ValueError:  # ragged further down
+        return [_array(item) for item in items]
