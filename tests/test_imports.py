@@ -40,7 +40,7 @@ def test_only_networks_need_torch_and_only_pictures_need_matplotlib():
     code = f"""
 import importlib, sys
 sys.modules["pandas"] = None
-for name in "calibrated calibration cli datasets demo metrics plots tabular".split():
+for name in "calibrated calibration cli datasets demo metrics plots tabular testing".split():
     importlib.import_module(f"skcal.{{name}}")
     for heavy in {HEAVY!r}:
         assert heavy not in sys.modules, f"skcal.{{name}} loads {{heavy}}"
@@ -115,6 +115,7 @@ ROOMS = [
     "_validation",
     "metrics",
     "calibration",
+    "testing",
     "_scores",
     "calibrated",
     "plots",
@@ -128,10 +129,10 @@ ROOMS = [
 # Who may import what besides the standard library, numpy, scipy and scikit-learn; wherever
 # in the file the import stands.
 GUESTS = {
-    "torch": {"neural"},
+    "torch": {"neural", "testing"},  # the suite tries tensors and tables
     "skorch": {"neural"},
     "umap": {"neural"},
-    "pandas": {"datasets", "tabular", "demo"},
+    "pandas": {"datasets", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
     "threadpoolctl": {"cli"},
     "tqdm": {"cli"},
