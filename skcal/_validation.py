@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
+from skcal._rows import FloatArray, IntArray, log_softmax
+
 Input = Literal["proba", "logits"]
 
 # The smallest normal numbers: of float64, for logarithms and for what is returned, and of
@@ -53,8 +52,9 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
         raise ValueError(f"{name} has no rows or no columns (shape {array.shape}).")
     # Sums depend on the order in memory, and results should not.
     array = np.ascontiguousarray(array)
-    finite = np.isfinite(array)
-    if not finite.all():
+    # A sum that is finite needs no look at each value; one that is not may only be too large.
+    if not np.isfinite(array.sum(dtype=np.float64)) and not np.isfinite(array).all():
+        finite = np.isfinite(array)
         row = int(np.argmin(finite if array.ndim == 1 else finite.all(axis=1)))
         kind = "NaN" if np.isnan(array[row]).any() else "infinity"
         raise ValueError(
@@ -87,9 +87,10 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
     """
     raw = _as_matrix(y_proba, name)
     tolerance = _SUM_TOLERANCE[raw.dtype.itemsize]
-    proba = raw.astype(np.float64)
-    outside = (proba < -tolerance) | (proba > 1 + tolerance)
-    if outside.any():
+    proba = raw.astype(np.float64, copy=False)
+    least = proba.min()
+    if least < -tolerance or proba.max() > 1 + tolerance:
+        outside = (proba < -tolerance) | (proba > 1 + tolerance)
         row = int(np.argmax(outside if proba.ndim == 1 else outside.any(axis=1)))
         raise ValueError(
             f"{name} must be probabilities in [0, 1]; row {row} is {raw[row]}. "
@@ -99,11 +100,12 @@ def check_proba(y_proba: ArrayLike, *, name: str = "y_proba") -> FloatArray:
                 else "If these are logits, apply softmax first; divide percentages by 100."
             )
         )
-    proba = np.maximum(proba, 0.0)
     if proba.ndim == 1:
-        proba = np.minimum(proba, 1.0)
+        proba = np.clip(proba, 0.0, 1.0)
         return np.column_stack([1.0 - proba, proba])
-    total = proba.sum(axis=1)
+    if least < 0:
+        proba = np.maximum(proba, 0.0)
+    total = proba @ np.ones(proba.shape[1])
     wrong = np.abs(total - 1.0) > tolerance
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -139,7 +141,7 @@ def check_scores(scores: ArrayLike, *, input: Input) -> FloatArray:
         return check_proba(scores, name="scores")
     if input != "logits":
         raise ValueError(f"input must be 'proba' or 'logits'; got {input!r}.")
-    logits = _as_matrix(scores, "scores").astype(np.float64)
+    logits = _as_matrix(scores, "scores").astype(np.float64, copy=False)
     return logits if logits.ndim == 2 else np.column_stack([np.zeros_like(logits), logits])
 
 
@@ -158,7 +160,12 @@ def log_probabilities(scores: FloatArray, *, input: Input, eps: float = TINY) ->
     ndarray of shape (n_samples, n_classes), float64
         Each row's exponentials sum to one.
     """
-    return log_softmax(np.log(np.maximum(scores, eps)) if input == "proba" else scores, axis=1)
+    if input == "logits":
+        return log_softmax(scores)
+    floored = np.maximum(scores, eps)
+    log_proba = np.log(floored, out=floored)
+    # Rows that lie above the floor sum to one already.
+    return log_softmax(log_proba) if scores.min() < eps else log_proba
 
 
 def zero_probability(proba: FloatArray) -> float:
@@ -169,10 +176,9 @@ def zero_probability(proba: FloatArray) -> float:
     underflow, it stands for the smallest normal float32, 1.2e-38: smaller ones are not
     evidence that can be calibrated, and a few of them would outweigh all other rows.
     """
-    positive = proba > 0
-    if positive.all():
+    if proba.min() > 0:
         return _LEAST
-    return max(float(proba.min(where=positive, initial=1.0)) / 2, _LEAST)
+    return max(float(proba.min(where=proba > 0, initial=1.0)) / 2, _LEAST)
 
 
 def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:

@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 
 from skcal import CalibratedClassifier, NeSCalMLP, TemperatureScaling
-from skcal.calibration._temperature import _derivative
+from skcal.calibration._temperature import _of_many, _of_two
 
 
 def draw(n, k, *, seed=0, temperature=1.0, spread=2.0):
@@ -99,16 +99,31 @@ def test_root_is_the_minimum_of_the_objective(k, shrinkage):
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 10.0])
-def test_derivative_is_that_of_the_objective_and_only_falls(shrinkage):
-    logits, y = draw(200, 4, temperature=2.5)
+@pytest.mark.parametrize(("k", "derivatives_of"), [(2, _of_two), (2, _of_many), (4, _of_many)])
+def test_derivatives_are_those_of_the_objective_and_only_rise(k, derivatives_of, shrinkage):
+    logits, y = draw(200, k, temperature=2.5)
     weights = np.random.default_rng(1).exponential(size=200)
-    derivative = _derivative(log_softmax(logits, axis=1), y, weights, shrinkage)
-    log_ts = np.linspace(-2, 3, 11)
-    for log_t in log_ts:
-        beta, h = np.exp(-log_t), 1e-5 * np.exp(-log_t)
-        up, down = (objective(beta + d, logits, y, weights, shrinkage) for d in (h, -h))
-        assert derivative(log_t) == pytest.approx((up - down) / (2 * h), rel=1e-5, abs=1e-4)
-    assert (np.diff([derivative(log_t) for log_t in log_ts]) < 0).all()
+    derivatives = derivatives_of(log_softmax(logits, axis=1), y, weights, shrinkage)
+    inverses = np.exp(np.linspace(-3, 2, 11))
+    for inverse in inverses:
+        h = 1e-5 * inverse
+        up, down = (objective(inverse + d, logits, y, weights, shrinkage) for d in (h, -h))
+        first, second = derivatives(inverse)
+        assert first == pytest.approx((up - down) / (2 * h), rel=1e-5, abs=1e-4)
+        up, down = (derivatives(inverse + d)[0] for d in (h, -h))
+        assert second == pytest.approx((up - down) / (2 * h), rel=1e-5, abs=1e-4)
+    assert (np.diff([derivatives(inverse)[0] for inverse in inverses]) > 0).all()
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_many_rows_reach_the_optimum_of_them_all(k):
+    # The search starts from a share of the rows; here these alone would mislead it.
+    logits, y = draw(50_000, k, temperature=2.0)
+    logits[::10] *= 5
+    many = fit(logits, y, shrinkage=0)
+    first = _of_many(log_softmax(logits, axis=1), y, np.ones(50_000), 0.0)(1 / many.temperature_)[0]
+    assert abs(first) < 1e-4
+    assert many.converged_
 
 
 @pytest.mark.parametrize("shrinkage", [3.0, 50.0])

@@ -5,15 +5,14 @@ from abc import ABCMeta, abstractmethod
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from skcal._rows import mean_log_loss, mean_log_loss_of, softmax
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -160,8 +159,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
             Rows sum to one; no value is exactly zero.
         """
         # No log-loss is infinite, and no sum is disturbed.
-        proba = np.maximum(softmax(self._transform(self._checked(scores)), axis=1), TINY)
-        return proba / proba.sum(axis=1, keepdims=True)
+        return softmax(self._transform(self._checked(scores)), TINY)
 
     def predict(self, scores: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -192,7 +190,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         self.n_iter_, self.converged_ = 1, True
         self._fit(log_proba, codes, weights)
         self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
-        self.loss_ = mean_log_loss(self._transform(log_proba), codes, weights)
+        self.loss_ = mean_log_loss_of(self._transform, log_proba, codes, weights)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -208,10 +206,3 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
                 f"these scores have {checked.shape[1]}."
             )
         return log_probabilities(checked, input=self.input, eps=self.eps_)
-
-
-def mean_log_loss(log_scores: FloatArray, codes: IntArray, weights: FloatArray) -> float:
-    """Return the weighted mean log-loss in nats of unnormalised log-probabilities."""
-    rows = np.arange(len(codes))
-    loss = logsumexp(log_scores, axis=1) - log_scores[rows, codes]
-    return float(weights @ loss / weights.sum())

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from skcal._validation import FloatArray, IntArray
@@ -10,6 +11,9 @@ from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
 
 _MAX_ITER = 200
+# What is kept of the given probabilities where the uniform ones alone would be best: so little
+# that only the ranking is.
+_LEAST = 1e-9
 
 
 class EnsembleTemperatureScaling(BaseCalibrator):
@@ -85,7 +89,15 @@ class EnsembleTemperatureScaling(BaseCalibrator):
         rows = np.arange(len(codes))
         parts = [part[rows, codes] for part in self._parts(log_proba)]
         self.weights_, self.n_iter_, converged = _mixture_weights(np.array(parts), weights)
+        if self.weights_[:2].sum() < _LEAST:
+            self.weights_ = np.array([0.0, _LEAST, 1 - _LEAST])
         self.converged_ = inside and converged
+
+    def _advice(self) -> str:
+        return (
+            f"the best temperature is {self.temperature_:.6g} or beyond, as of scores that tell "
+            "nothing about the labels; look at the order of the columns"
+        )
 
     def _parts(self, log_proba: FloatArray) -> list[FloatArray]:
         """Return the three log-probabilities to be mixed."""
@@ -104,51 +116,63 @@ def _mixture_weights(log_parts: FloatArray, weights: FloatArray) -> tuple[FloatA
     """Return the weights on the simplex with the least log-loss, the steps, and if enough.
 
     Newton's method on the weights that are not zero; one that a step would make negative is
-    set to zero, and taken up again where the gradient asks for it.
+    set to zero if the gradient there agrees, and taken up again where it asks for it.
     """
     # A row counts by the ratios of its parts only.
     parts = np.exp(log_parts - log_parts.max(axis=0))
     share = weights / weights.sum()
-    mixture = np.array([1.0, 0.0, 0.0])
-    free = mixture > 0
-    loss = -float(share @ np.log(mixture @ parts))
+    mixture = np.full(3, 1 / 3)  # where no row is impossible
+    loss, ratio = _mixed(mixture, parts, share)
     for n_iter in range(1, _MAX_ITER + 1):
-        ratio = parts / (mixture @ parts)
+        free = mixture > 0
         gradient = ratio @ share  # of the mean log-likelihood; 1 at the optimum where free
-        worst = int(np.argmax(np.where(free, -np.inf, gradient)))
-        index = np.flatnonzero(free)
-        step = np.zeros(3)
-        step[index] = _newton_step(ratio[index], share, gradient[index])
+        step = _newton_step(ratio, share, gradient, free)
         if float(gradient @ step) < 1e-12:
+            worst = int(np.argmax(np.where(free, -np.inf, gradient)))
             if free.all() or gradient[worst] <= 1 + 1e-9:
                 last = mixture + step  # which squares the error
                 return (last if last.min() >= 0 else mixture), n_iter, True
             free[worst] = True
-            step[worst] = 0.0
-            index = np.flatnonzero(free)
-            step[index] = _newton_step(ratio[index], share, gradient[index])
+            step = _newton_step(ratio, share, gradient, free)
         falling = step < 0
-        limit = np.min(-mixture[falling] / step[falling], initial=1.0)
-        size = limit
+        ratios = -mixture[falling] / step[falling]
+        size = 1.0
+        if ratios.min(initial=1.0) < 1:
+            size = float(ratios.min())
+            there = mixture + size * step
+            there[np.flatnonzero(falling)[ratios == size]] = 0.0
+            new, ratio = _mixed(there, parts, share)
+            if new <= loss and (ratio[there == 0] @ share <= 1).all():
+                mixture, loss = there / there.sum(), new
+                continue
+            size *= 0.9  # a part that will be needed is not lost on the way
         while True:
-            there = np.maximum(mixture + size * step, 0.0)
-            new = -float(share @ np.log(np.maximum(there @ parts, 1e-300)))
+            there = mixture + size * step
+            new, ratio = _mixed(there, parts, share)
             if new <= loss + 1e-15 or size < 1e-12:
                 break
             size /= 2
-        if size == limit < 1:
-            there[falling & (mixture + limit * step <= 1e-15)] = 0.0
         mixture, loss = there / there.sum(), new
-        free = mixture > 0
     return mixture, n_iter, False
 
 
-def _newton_step(ratio: FloatArray, share: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Return the Newton step of the log-likelihood that keeps the sum of the weights."""
-    size = len(gradient)
-    if size == 1:
-        return np.zeros(1)
-    # A whisker of ridge: two parts that are equal can share their weight in any way.
-    hessian = (ratio * share) @ ratio.T + 1e-12 * np.eye(size)
-    system = np.block([[hessian, np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
-    return np.linalg.solve(system, np.r_[gradient, 0.0])[:size]
+def _mixed(mixture: FloatArray, parts: FloatArray, share: FloatArray) -> tuple[float, FloatArray]:
+    """Return the mean log-loss of a mixture, and each part's ratio to it."""
+    total = np.maximum(mixture @ parts, 1e-300)
+    return -float(share @ np.log(total)), parts / total
+
+
+def _newton_step(
+    ratio: FloatArray, share: FloatArray, gradient: FloatArray, free: NDArray[np.bool_]
+) -> FloatArray:
+    """Return the Newton step of the log-likelihood that keeps the sum of the free weights."""
+    step = np.zeros(len(free))
+    size = int(free.sum())
+    if size > 1:
+        used = ratio[free]
+        # A whisker of ridge: two parts that are equal can share their weight in any way.
+        hessian = (used * share) @ used.T + 1e-12 * np.eye(size)
+        system = np.ones((size + 1, size + 1))
+        system[:size, :size], system[size, size] = hessian, 0.0
+        step[free] = np.linalg.solve(system, np.r_[gradient[free], 0.0])[:size]
+    return step

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import clone
 
+from skcal._rows import log_softmax
 from skcal._validation import TINY, FloatArray, IntArray
 
 
@@ -35,7 +35,6 @@ def held_out_losses(
         out, rest = folds == fold, folds != fold
         fitted = clone(calibrator).set_params(input="logits")
         fitted._learn(log_proba[rest], codes[rest], weights[rest], classes=classes, eps=TINY)
-        answer = fitted._transform(log_proba[out])
-        rows = np.arange(len(answer))
-        losses[out] = logsumexp(answer, axis=1) - answer[rows, codes[out]]
+        answer = log_softmax(fitted._transform(log_proba[out]))
+        losses[out] = -answer[np.arange(len(answer)), codes[out]]
     return losses

@@ -1,6 +1,6 @@
 """Small logistic regressions, one per one-dimensional map."""
 
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -71,22 +71,19 @@ def _on_faces(
 
     The loss is convex, so that the constrained optimum is the free one of its face.
     """
-    best: tuple[float, FloatArray, int, bool] | None = None
-    for n_zero in range(1, non_negative + 1):
-        for zero in combinations(range(non_negative), n_zero):
-            keep = [i for i in range(len(columns)) if i not in zero]
-            theta = np.zeros(len(columns))
-            n_iter, converged = 1, True
-            if keep:
-                theta[keep], n_iter, converged = _newton(columns[keep], targets, share, start[keep])
-            if (theta[:non_negative] >= 0).all():
-                loss = _loss_and_proba(theta @ columns, targets, share)[0]
-                if best is None or loss < best[0]:
-                    best = loss, theta, n_iter, converged
-        if best is not None:
-            break
-    assert best is not None  # all zero is always allowed
-    return best[1], best[2], best[3]
+    least, best = np.inf, (np.zeros(len(columns)), 1, True)
+    sizes = range(1, non_negative + 1)
+    for zero in chain.from_iterable(combinations(range(non_negative), size) for size in sizes):
+        keep = [i for i in range(len(columns)) if i not in zero]
+        theta = np.zeros(len(columns))
+        n_iter, converged = 1, True
+        if keep:
+            theta[keep], n_iter, converged = _newton(columns[keep], targets, share, start[keep])
+        if (theta[:non_negative] >= 0).all():  # all zero always is
+            loss = _loss_and_proba(theta @ columns, targets, share)[0]
+            if loss < least:
+                least, best = loss, (theta, n_iter, converged)
+    return best
 
 
 def _newton(

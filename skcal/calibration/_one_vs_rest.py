@@ -5,11 +5,11 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit, log_softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skcal._rows import log_sigmoid, mean_log_loss_of
 from skcal._validation import FloatArray, Input, IntArray
-from skcal.calibration._base import BaseCalibrator, mean_log_loss
+from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
 
 
@@ -52,7 +52,7 @@ class OneVsRestMap(BaseCalibrator):
                 calibrated[row] = self._map_column(learned, calibrated[row])
         if log_proba.shape[1] == 2:
             calibrated = np.vstack([-calibrated, calibrated])
-        return log_expit(calibrated).T
+        return log_sigmoid(calibrated).T
 
 
 class ShrunkMap(OneVsRestMap):
@@ -89,20 +89,24 @@ class ShrunkMap(OneVsRestMap):
         self.temperature_ = find_temperature(log_proba, codes, weights)[0]
         self.shrinkage_ = self.shrinkage
         if self.shrinkage == "auto":
-            extra = sum(self._n_parameters(one) for one in self.maps_ if one is not None) - 1
-            before = mean_log_loss(log_proba / self.temperature_, codes, weights)
-            after = mean_log_loss(super()._transform(log_proba), codes, weights)
+            sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
+            extra = max(sum(sizes) - 1, 0)  # rows of a single class have no curve at all
+            before = mean_log_loss_of(self._tempered, log_proba, codes, weights)
+            after = mean_log_loss_of(super()._transform, log_proba, codes, weights)
             gain = weights.sum() * (before - after)
             self.shrinkage_ = 1.0 if 2 * gain <= extra else float(extra / (2 * gain))
 
+    def _tempered(self, log_proba: FloatArray) -> FloatArray:
+        return log_proba / self.temperature_
+
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         if self.shrinkage_ == 1:
-            return log_proba / self.temperature_
+            return self._tempered(log_proba)
         curves = super()._transform(log_proba)
         if self.shrinkage_ == 0:
             return curves
-        tempered = log_softmax(log_proba / self.temperature_, axis=1)
-        return (1 - self.shrinkage_) * log_softmax(curves, axis=1) + self.shrinkage_ * tempered
+        # The sum of two logarithms is known up to a constant per row as they are.
+        return (1 - self.shrinkage_) * curves + self.shrinkage_ * self._tempered(log_proba)
 
 
 class LogOdds:

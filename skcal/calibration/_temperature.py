@@ -1,14 +1,21 @@
 """Temperature scaling."""
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import root_scalar
 from sklearn.utils._param_validation import Interval
 
+from skcal._rows import row_blocks, row_max
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
+
+_MAX_ITER = 200
+_LONGEST_STEP = 2.0  # in ln T: far from the optimum the objective is no parabola
+_PATIENCE = 15
+# Above this many rows the search starts from the answer of a share of them.
+_MANY_ROWS, _FEW_ROWS = 20_000, 4_000
 
 
 class TemperatureScaling(BaseCalibrator):
@@ -19,8 +26,8 @@ class TemperatureScaling(BaseCalibrator):
               + s \cdot \overline{KL}(p \,\|\, q).
 
     T > 1 softens predictions, T < 1 sharpens them; the ranking of the classes within a row,
-    and so accuracy, never changes. The objective is convex in 1/T, so that T is the root of
-    its derivative, found by bracketing.
+    and so accuracy, never changes. The objective is convex in 1/T, and T is found by Newton's
+    method on its derivative, inside a bracket.
 
     Parameters
     ----------
@@ -48,7 +55,7 @@ class TemperatureScaling(BaseCalibrator):
     eps_ : float
         The value of ``eps`` in use.
     n_iter_ : int
-        Evaluations of the derivative.
+        Evaluations of the derivatives.
     converged_ : bool
         False when the optimum lies outside ``bounds``; T is then the nearer bound.
     loss_ : float
@@ -132,57 +139,114 @@ def find_temperature(
 
     Parameters and objective are those of :class:`TemperatureScaling`, on clean arrays.
     """
-    derivative = _derivative(log_proba, codes, weights, shrinkage)
-    log_t, n_iter, inside = _root(derivative, float(np.log(bounds[0])), float(np.log(bounds[1])))
-    return float(np.exp(log_t)), n_iter, inside
-
-
-def _derivative(
-    log_proba: FloatArray, codes: IntArray, weights: FloatArray, shrinkage: float
-) -> Any:
-    """Return the derivative of the objective with respect to 1/T, as a function of ln T."""
-    # The targets are the labels, plus the model's own probabilities at the given strength.
-    scores = log_proba - log_proba.max(axis=1, keepdims=True)
-    own = np.exp(log_proba)
-    pull = shrinkage * weights / weights.sum()
-    wanted = weights @ scores[np.arange(len(codes)), codes] + pull @ np.einsum(
-        "ij,ij->i", own, scores
+    start, n_iter = 1.0, 0
+    if len(codes) > _MANY_ROWS:  # The answer of a share of the rows is a good start.
+        some = slice(None, None, len(codes) // _FEW_ROWS)
+        if weights[some].any():
+            start, n_iter, _ = find_temperature(
+                log_proba[some], codes[some], weights[some], shrinkage=shrinkage, bounds=bounds
+            )
+    derivatives = (_of_two if log_proba.shape[1] == 2 else _of_many)(
+        log_proba, codes, weights, shrinkage
     )
+    low, high = -float(np.log(bounds[1])), -float(np.log(bounds[0]))
+    log_inverse, more, inside = _root(derivatives, -float(np.log(start)), low, high)
+    return float(np.exp(-log_inverse)), n_iter + more, inside
+
+
+# Two derivatives of the objective with respect to 1/T, as a function of 1/T.
+_Derivatives = Callable[[float], tuple[float, float]]
+
+
+def _root(
+    derivatives: _Derivatives, start: float, low: float, high: float
+) -> tuple[float, int, bool]:
+    """Return the root in ln(1/T), the evaluations, and whether it is inside the bounds.
+
+    Newton's method inside a bracket: the first derivative rises with 1/T.
+    """
+    bounds = low, high
+    at_high = at_low = False  # whether the ends of the bracket have been looked at
+    here = min(max(start, low), high)
+    for n_iter in range(1, _MAX_ITER + 1):
+        inverse = np.exp(here)
+        first, second = derivatives(inverse)
+        # Scores that are equal within each row tell nothing about T.
+        if first == 0.0:
+            return here, n_iter, n_iter > 1 or here == start
+        if here == bounds[0 if first > 0 else 1]:
+            return here, n_iter, False
+        if first > 0:
+            high, at_high = here, True
+        else:
+            low, at_low = here, True
+        curvature = second * inverse + first
+        closed = at_low and at_high
+        if curvature > 0 and (closed or n_iter < _PATIENCE):
+            step = -first / curvature
+        else:  # far off, where the derivative fades like an exponential and steps are tiny
+            step = -_LONGEST_STEP * np.sign(first)
+        there = here + min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
+        if there >= high:
+            there = (here + high) / 2 if at_high else high
+        elif there <= low:
+            there = (here + low) / 2 if at_low else low
+        if abs(there - here) < 1e-9:  # The next step would be about its square.
+            return there, n_iter, True
+        here = there
+    return here, n_iter, False
+
+
+def _of_two(
+    log_proba: FloatArray, codes: IntArray, weights: FloatArray, shrinkage: float
+) -> _Derivatives:
+    """Return the derivatives for two classes, which have one score: the margin of the first."""
+    margin = log_proba[:, 0] - log_proba[:, 1]
+    # The targets are the labels, plus the model's own probabilities at the given strength.
+    pull = shrinkage * weights / weights.sum()
+    wanted = weights @ (margin * (codes == 0)) + pull @ (margin * np.exp(log_proba[:, 0]))
     total = weights + pull
 
-    powers = np.empty_like(scores)
+    def derivatives(inverse: float) -> tuple[float, float]:
+        small = np.exp(-np.abs(inverse * margin))
+        sigmoid = np.where(margin >= 0, 1.0, small) / (1 + small)
+        moved = total * margin
+        spread = small / (1 + small) ** 2
+        return float(moved @ sigmoid - wanted), float((moved * margin) @ spread)
 
-    def derivative(log_t: float) -> float:
-        # Scores are at most zero, so no power overflows, and each row has one that is 1.
-        np.exp(np.multiply(scores, np.exp(-log_t), out=powers), out=powers)
-        expected = np.einsum("ij,ij->i", powers, scores) / powers.sum(axis=1)
-        return float(total @ expected - wanted)
-
-    return derivative
+    return derivatives
 
 
-def _root(derivative: Any, low: float, high: float) -> tuple[float, int, bool]:
-    """Return the root of a function falling in ln T, the evaluations, and if it was inside.
+def _of_many(
+    log_proba: FloatArray, codes: IntArray, weights: FloatArray, shrinkage: float
+) -> _Derivatives:
+    """Return the derivatives for any number of classes, block by block."""
+    shape, ones = log_proba.shape, np.ones(log_proba.shape[1])
+    top = np.empty(len(codes))
+    pull = shrinkage * weights / weights.sum()
+    total = weights + pull
+    wanted = 0.0
+    for rows in row_blocks(shape):
+        part = log_proba[rows]
+        top[rows] = row_max(part)
+        scores = part - top[rows, None]
+        own = np.exp(part)
+        own *= scores
+        wanted += weights[rows] @ scores[np.arange(len(part)), codes[rows]]
+        wanted += pull[rows] @ (own @ ones)
 
-    The derivative with respect to 1/T rises with 1/T, so it falls with ln T.
-    """
-    start = min(max(0.0, low), high)
-    at_start = derivative(start)
-    n_iter = 1
-    # Scores that are equal within each row tell nothing about T.
-    if at_start == 0.0:
-        return start, n_iter, start == 0.0
-    bound = high if at_start > 0 else low
-    step, near = np.sign(bound - start) * 0.5, start
-    while near != bound:
-        far = near + step
-        far = bound if abs(far - start) >= abs(bound - start) else far
-        value = derivative(far)
-        n_iter += 1
-        if value == 0.0:
-            return far, n_iter, True
-        if np.sign(value) != np.sign(at_start):
-            result = root_scalar(derivative, bracket=(near, far), method="brentq", xtol=1e-12)
-            return float(result.root), n_iter + result.function_calls, True
-        near, step = far, 2 * step
-    return bound, n_iter, False
+    def derivatives(inverse: float) -> tuple[float, float]:
+        first = second = 0.0
+        for rows in row_blocks(shape):
+            # Scores are at most zero, so no power overflows, and each row has one that is 1.
+            scores = log_proba[rows] - top[rows, None]
+            powers = np.exp(inverse * scores)
+            sums = powers @ ones
+            powers *= scores
+            mean = (powers @ ones) / sums
+            powers *= scores
+            first += total[rows] @ mean
+            second += total[rows] @ ((powers @ ones) / sums - mean**2)
+        return float(first - wanted), float(second)
+
+    return derivatives

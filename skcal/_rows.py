@@ -1,0 +1,85 @@
+"""Softmax and its kin over the rows of large matrices.
+
+The scores of a million rows are walked in blocks that stay in the processor's cache, and sums
+over a row are products with a vector of ones: short inner loops are slow in numpy.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+# Values in a block: a quarter of a megabyte.
+_BLOCK = 1 << 15
+# The same where a block is handed on to functions that loop over columns.
+_LARGE_BLOCK = 1 << 20
+
+
+def row_blocks(shape: tuple[int, ...], *, large: bool = False) -> Iterator[slice]:
+    """Yield slices of rows of a matrix of this shape, from the first to the last."""
+    n, width = shape
+    step = max((_LARGE_BLOCK if large else _BLOCK) // width, 16)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def row_max(x: FloatArray) -> FloatArray:
+    """Return the largest value (n,) of each row."""
+    return reduce(np.maximum, x.T) if x.shape[1] <= 16 else x.max(axis=1)
+
+
+def log_softmax(x: FloatArray) -> FloatArray:
+    """Return x (n, K) less the logarithm of the sum of each row's exponentials."""
+    out = np.empty_like(x)
+    ones = np.ones(x.shape[1])
+    for rows in row_blocks(x.shape):
+        part = np.subtract(x[rows], row_max(x[rows])[:, None], out=out[rows])
+        part -= np.log(np.exp(part) @ ones)[:, None]
+    return out
+
+
+def softmax(x: FloatArray, least: float) -> FloatArray:
+    """Return each row's exponentials divided by their sum, none of them below ``least``."""
+    out = np.empty_like(x)
+    ones = np.ones(x.shape[1])
+    for rows in row_blocks(x.shape):
+        part = np.subtract(x[rows], row_max(x[rows])[:, None], out=out[rows])
+        np.exp(part, out=part)
+        part /= (part @ ones)[:, None]
+        if part.min() < least:
+            np.maximum(part, least, out=part)
+            part /= (part @ ones)[:, None]
+    return out
+
+
+def log_sigmoid(z: FloatArray) -> FloatArray:
+    """Return ln(1 / (1 + exp(-z))), of any shape."""
+    return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
+
+
+def mean_log_loss(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float:
+    """Return the weighted mean log-loss in nats of log-probabilities (n, K)."""
+    return -float(weights @ log_proba[np.arange(len(codes)), codes] / weights.sum())
+
+
+def mean_log_loss_of(
+    transform: Callable[[FloatArray], FloatArray],
+    log_proba: FloatArray,
+    codes: IntArray,
+    weights: FloatArray,
+) -> float:
+    """Return the same of the unnormalised log-probabilities that a map makes of these."""
+    total = 0.0
+    for large in row_blocks(log_proba.shape, large=True):
+        answer = transform(log_proba[large])
+        true, share = codes[large], weights[large]
+        ones = np.ones(answer.shape[1])
+        for rows in row_blocks(answer.shape):
+            part, top = answer[rows], row_max(answer[rows])
+            log_sum = np.log(np.exp(part - top[:, None]) @ ones) + top
+            total += share[rows] @ (log_sum - part[np.arange(len(part)), true[rows]])
+    return float(total / weights.sum())
