@@ -12,7 +12,7 @@ from _public import public_estimators, public_modules, public_objects
 from sklearn.linear_model import LogisticRegression
 
 import skcal
-from skcal.calibration import BaseCalibrator
+from skcal.calibration import BaseCalibrator, DirichletCalibration
 from skcal.neural import NetClassifier
 
 ROOT = Path(__file__).parents[1]
@@ -146,7 +146,8 @@ def fitted(cls):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     if issubclass(cls, BaseCalibrator):
-        return cls().fit(rng.dirichlet([1, 1], 40), y)
+        chosen = {"reg_lambda": [0.1, 1.0]} if cls is DirichletCalibration else {}
+        return cls(**chosen).fit(rng.dirichlet([1, 1], 40), y)
     X = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40)})
     if issubclass(cls, NetClassifier):
         has_graph = issubclass(cls, skcal.NeSCalClassifier)

@@ -112,6 +112,7 @@ def test_types_are_shipped():
 ROOMS = [
     "_version",
     "datasets",
+    "_rows",
     "_validation",
     "metrics",
     "calibration",

@@ -1,14 +1,19 @@
 """Affine maps of logits, fitted by penalised maximum likelihood."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-from skcal._validation import FloatArray, IntArray
+from skcal._rows import row_blocks, row_max, softmax
+from skcal._validation import TINY, FloatArray, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
+
+# Directions that are flat, as a shift of all logits is, are taken to curve by this share.
+_RIDGE = 1e-12
 
 
 class Affine(NamedTuple):
@@ -46,7 +51,8 @@ def fit_affine(
     .. math:: \frac{1}{\sum w} \sum_i w_i \big[-\ln \mathrm{softmax}(C x_i + b)_{y_i}\big]
               + \sum_{jk} P_{jk} (C - C_0)_{jk}^2 + \mu \lVert b \rVert^2
 
-    The problem is convex and the gradient has a closed form; it is solved by L-BFGS.
+    The problem is convex and the gradient has a closed form; it is solved by L-BFGS, after a
+    change of variables that evens out the curvature.
 
     Parameters
     ----------
@@ -68,47 +74,148 @@ def fit_affine(
     -------
     Affine
     """
-    n, n_classes = x.shape
     share = weights / weights.sum()
-    rows = np.arange(n)
-    shape, size = start.shape, start.size
-    # log-probabilities run to -87: in units of their spread the problem is well conditioned.
-    unit = max(float(np.sqrt(share @ (x - x.mean(axis=1, keepdims=True)) ** 2).mean()), 1e-12)
-    x = x / unit
+    classes = x.shape[1]
 
-    def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-        coef, intercept = theta[:size].reshape(shape), theta[size:]
-        logits = apply_affine(x, coef, intercept if fit_intercept else np.zeros(n_classes))
-        logits -= logits.max(axis=1, keepdims=True)
-        picked = logits[rows, codes]
-        proba = np.exp(logits, out=logits)
-        total = proba.sum(axis=1)
-        loss = share @ (np.log(total) - picked)
-        # Residuals p - y, weighted; from here on logits are not needed.
-        proba *= (share / total)[:, None]
-        proba[rows, codes] -= share
-        gradient = (proba * x).sum(axis=0) if len(shape) == 1 else proba.T @ x
-        away = coef / unit - toward
-        loss += (coef_penalty * away**2).sum()
-        gradient = gradient + 2 * coef_penalty * away / unit
-        bias = proba.sum(axis=0) + 2 * intercept_penalty * intercept
-        loss += intercept_penalty * (intercept**2).sum()
-        return float(loss), np.concatenate([fit_coef * gradient.ravel(), fit_intercept * bias])
+    def objective(coef: FloatArray, intercept: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        loss, gradient, bias = _log_loss(x, codes, share, coef, intercept)
+        away = coef - toward
+        loss += float((coef_penalty * away**2).sum()) + intercept_penalty * float(
+            intercept @ intercept
+        )
+        gradient += 2 * coef_penalty * away
+        bias += 2 * intercept_penalty * intercept
+        return loss, gradient, bias
 
-    theta = np.concatenate([(start * unit).ravel(), np.zeros(n_classes)])
+    if start.ndim == 1:
+        free = np.array([fit_coef, fit_intercept], dtype=np.float64)
+        change = _per_class(x, share, start, coef_penalty, intercept_penalty, free)
+    else:
+        change = _by_factors(x, share, start, coef_penalty, intercept_penalty)
+
+    def changed(z: FloatArray) -> tuple[float, FloatArray]:
+        coef, intercept = change.forward(z)
+        loss, gradient, bias = objective(start + coef, intercept)
+        return loss, change.gradient(gradient, bias)
+
     result = minimize(
-        objective,
-        theta,
+        changed,
+        np.zeros(start.size + classes),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-13, "gtol": 1e-8},
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-11, "gtol": 1e-7},
     )
-    return Affine(
-        result.x[:size].reshape(shape) / unit,
-        result.x[size:],
-        int(result.nit),
-        bool(result.success),
-    )
+    coef, intercept = change.forward(result.x)
+    return Affine(start + coef, intercept, int(result.nit), bool(result.success))
+
+
+def _log_loss(
+    x: FloatArray, codes: IntArray, share: FloatArray, coef: FloatArray, intercept: FloatArray
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return the mean log-loss and its gradients, block by block."""
+    loss, gradient, bias = 0.0, np.zeros_like(coef), np.zeros_like(intercept)
+    ones = np.ones(len(intercept))
+    for rows in row_blocks(x.shape):
+        part, true, weight = x[rows], codes[rows], share[rows]
+        index = np.arange(len(part))
+        logits = apply_affine(part, coef, intercept)
+        logits -= row_max(logits)[:, None]
+        picked = logits[index, true]
+        proba = np.exp(logits, out=logits)
+        total = proba @ ones
+        loss += weight @ (np.log(total) - picked)
+        # Residuals p - y, weighted; from here on logits are not needed.
+        proba *= (weight / total)[:, None]
+        proba[index, true] -= weight
+        gradient += np.einsum("ij,ij->j", proba, part) if coef.ndim == 1 else proba.T @ part
+        bias += proba.sum(axis=0)
+    return float(loss), gradient, bias
+
+
+class _Change(NamedTuple):
+    """A linear change of variables after which the curvature is about the identity.
+
+    Log-probabilities run to -87 and classes differ in frequency: without it L-BFGS needs
+    several times the iterations.
+    """
+
+    forward: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+    gradient: Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def _per_class(
+    x: FloatArray,
+    share: FloatArray,
+    start: FloatArray,
+    coef_penalty: FloatArray | float,
+    intercept_penalty: float,
+    free: FloatArray,
+) -> _Change:
+    """Return the change for a diagonal: each class's scale and shift by their own curvature."""
+    n_classes = len(start)
+    curvature = np.zeros((n_classes, 2, 2))
+    for rows in row_blocks(x.shape):
+        part = x[rows]
+        proba = softmax(part * start, 0.0)
+        spread = proba * (1 - proba) * share[rows, None]
+        mixed = (spread * part).sum(axis=0)
+        curvature[:, 0, 0] += (spread * part**2).sum(axis=0)
+        curvature[:, 0, 1] += mixed
+        curvature[:, 1, 0] += mixed
+        curvature[:, 1, 1] += spread.sum(axis=0)
+    curvature[:, 0, 0] += 2 * coef_penalty
+    curvature[:, 1, 1] += 2 * intercept_penalty
+    curvature *= np.outer(free, free)
+    curvature += np.diag(1 - free)
+    size = np.trace(curvature, axis1=1, axis2=2)
+    curvature += (_RIDGE * size + TINY)[:, None, None] * np.eye(2)
+    root = np.linalg.inv(np.linalg.cholesky(curvature)).transpose(0, 2, 1) * free[:, None]
+
+    def forward(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        moved = np.einsum("kij,jk->ik", root, z.reshape(2, n_classes))
+        return moved[0], moved[1]
+
+    def gradient(coef: FloatArray, intercept: FloatArray) -> FloatArray:
+        return np.einsum("kij,ik->jk", root, np.vstack([coef, intercept])).ravel()
+
+    return _Change(forward, gradient)
+
+
+def _by_factors(
+    x: FloatArray,
+    share: FloatArray,
+    start: FloatArray,
+    coef_penalty: FloatArray | float,
+    intercept_penalty: float,
+) -> _Change:
+    """Return the change for a matrix, by the Kronecker factors of the curvature.
+
+    The curvature of the log-loss is the mean of a product of two matrices, one of the
+    probabilities and one of the inputs; the product of the two means stands for it.
+    """
+    n_classes = len(start)
+    inner, outer = np.zeros((n_classes + 1, n_classes + 1)), np.zeros((n_classes, n_classes))
+    for rows in row_blocks(x.shape):
+        inputs = np.hstack([x[rows], np.ones((len(x[rows]), 1))])
+        weight = share[rows, None]
+        inner += (inputs * weight).T @ inputs
+        proba = softmax(apply_affine(x[rows], start, np.zeros(n_classes)), 0.0)
+        outer += np.diag(share[rows] @ proba) - (proba * weight).T @ proba
+    inner_values, inner_axes = np.linalg.eigh(inner)
+    outer_values, outer_axes = np.linalg.eigh(outer)
+    curvature = np.outer(np.maximum(outer_values, 0), np.maximum(inner_values, 0))
+    curvature += 2 * float(np.median(np.append(coef_penalty, intercept_penalty)))
+    scale = 1 / np.sqrt(curvature + _RIDGE * curvature.max() + TINY)
+
+    def forward(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        moved = outer_axes @ (scale * z.reshape(scale.shape)) @ inner_axes.T
+        return moved[:, :-1], moved[:, -1]
+
+    def gradient(coef: FloatArray, intercept: FloatArray) -> FloatArray:
+        both = np.column_stack([coef, intercept])
+        return (scale * (outer_axes.T @ both @ inner_axes)).ravel()
+
+    return _Change(forward, gradient)
 
 
 class AffineScaling(BaseCalibrator):
