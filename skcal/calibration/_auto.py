@@ -115,12 +115,9 @@ class AutoCalibration(BaseCalibrator):
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
         names, candidates = self._candidates(log_proba.shape[1])
         folds = deal_folds(log_proba, codes, min(self.cv, len(codes)))
-        if len(np.unique(folds)) > 1:
-            losses = np.array(
-                [held_out_losses(one, log_proba, codes, weights, folds) for one in candidates]
-            )
-        else:  # a single row decides nothing
-            losses = np.zeros((len(candidates), 1))
+        losses = np.array(
+            [held_out_losses(one, log_proba, codes, weights, folds) for one in candidates]
+        )
         means = losses @ weights / weights.sum()
         best = int(means.argmin())
         difference = means - means[best]

@@ -143,6 +143,7 @@ class DirichletCalibration(BaseCalibrator):
             self._choose(log_proba, codes, weights)
         else:
             self.reg_lambda_, self.reg_mu_ = self.reg_lambda, self.reg_mu
+            self.__dict__.pop("cv_results_", None)  # of an earlier fit
         n_classes, n = log_proba.shape[1], float(weights.sum())
         diagonal = self.penalty == "diagonal"
         start = np.ones(n_classes) if diagonal else np.eye(n_classes)
@@ -190,12 +191,14 @@ class DirichletCalibration(BaseCalibrator):
         losses = []
         for reg_lambda, reg_mu in pairs:
             one = clone(self).set_params(reg_lambda=reg_lambda, reg_mu=reg_mu)
-            one._validate_params()
             losses.append(held_out_losses(one, log_proba, codes, weights, folds) @ weights)
         means = np.array(losses) / weights.sum()
         self.reg_lambda_, self.reg_mu_ = pairs[int(means.argmin())]
         values = zip(("reg_lambda", "reg_mu"), zip(*pairs, strict=True), strict=True)
-        self.cv_results_ = {name: np.array(column) for name, column in values}
+        self.cv_results_ = {
+            name: np.array(column, dtype=object if "auto" in column else np.float64)
+            for name, column in values
+        }
         self.cv_results_["mean_log_loss"] = means
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:

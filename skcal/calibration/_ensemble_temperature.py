@@ -1,9 +1,9 @@
 """Ensemble temperature scaling."""
 
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from skcal._validation import FloatArray, IntArray
@@ -60,7 +60,8 @@ class EnsembleTemperatureScaling(BaseCalibrator):
     Notes
     -----
     The paper fits T and the weights one after the other, as is done here. That T is drawn to
-    1 as in :class:`TemperatureScaling` is this package's choice.
+    1 as in :class:`TemperatureScaling`, and that a billionth of the given probabilities is
+    kept where the uniform ones alone would be best, are this package's choice.
 
     References
     ----------
@@ -115,64 +116,54 @@ class EnsembleTemperatureScaling(BaseCalibrator):
 def _mixture_weights(log_parts: FloatArray, weights: FloatArray) -> tuple[FloatArray, int, bool]:
     """Return the weights on the simplex with the least log-loss, the steps, and if enough.
 
-    Newton's method on the weights that are not zero; one that a step would make negative is
-    set to zero if the gradient there agrees, and taken up again where it asks for it.
+    Newton's method with step halving; each step goes to where on the simplex the quadratic
+    approximation is best, so that weights of zero come and go as they should.
     """
     # A row counts by the ratios of its parts only.
     parts = np.exp(log_parts - log_parts.max(axis=0))
     share = weights / weights.sum()
     mixture = np.full(3, 1 / 3)  # where no row is impossible
-    loss, ratio = _mixed(mixture, parts, share)
+    mixed = mixture @ parts
     for n_iter in range(1, _MAX_ITER + 1):
-        free = mixture > 0
-        gradient = ratio @ share  # of the mean log-likelihood; 1 at the optimum where free
-        step = _newton_step(ratio, share, gradient, free)
-        if float(gradient @ step) < 1e-12:
-            worst = int(np.argmax(np.where(free, -np.inf, gradient)))
-            if free.all() or gradient[worst] <= 1 + 1e-9:
-                last = mixture + step  # which squares the error
-                return (last if last.min() >= 0 else mixture), n_iter, True
-            free[worst] = True
-            step = _newton_step(ratio, share, gradient, free)
-        falling = step < 0
-        ratios = -mixture[falling] / step[falling]
-        size = 1.0
-        if ratios.min(initial=1.0) < 1:
-            size = float(ratios.min())
-            there = mixture + size * step
-            there[np.flatnonzero(falling)[ratios == size]] = 0.0
-            new, ratio = _mixed(there, parts, share)
-            if new <= loss and (ratio[there == 0] @ share <= 1).all():
-                mixture, loss = there / there.sum(), new
-                continue
-            size *= 0.9  # a part that will be needed is not lost on the way
-        while True:
-            there = mixture + size * step
-            new, ratio = _mixed(there, parts, share)
-            if new <= loss + 1e-15 or size < 1e-12:
+        ratio = parts / mixed
+        gradient = ratio @ share  # of the mean log-likelihood
+        best = _best_on_simplex(gradient, (ratio * share) @ ratio.T)
+        step = best - mixture
+        gain = float(gradient @ step)
+        if gain < 1e-12:  # The last step squares the error.
+            return best, n_iter, True
+        loss, size = share @ np.log(mixed), 1.0
+        while size > 1e-12:
+            mixed = (mixture + size * step) @ parts
+            # At the optimum the gradient is at most 1, so that each row has its share at least.
+            if (mixed > 0.1 * share).all() and (share @ np.log(mixed) >= loss + 1e-4 * size * gain):
                 break
             size /= 2
-        mixture, loss = there / there.sum(), new
+        mixture = mixture + size * step
+        mixed = mixture @ parts
     return mixture, n_iter, False
 
 
-def _mixed(mixture: FloatArray, parts: FloatArray, share: FloatArray) -> tuple[float, FloatArray]:
-    """Return the mean log-loss of a mixture, and each part's ratio to it."""
-    total = np.maximum(mixture @ parts, 1e-300)
-    return -float(share @ np.log(total)), parts / total
+def _best_on_simplex(gradient: FloatArray, hessian: FloatArray) -> FloatArray:
+    """Return the weights m with the largest 2 gradient @ m - m @ hessian @ m / 2.
 
-
-def _newton_step(
-    ratio: FloatArray, share: FloatArray, gradient: FloatArray, free: NDArray[np.bool_]
-) -> FloatArray:
-    """Return the Newton step of the log-likelihood that keeps the sum of the free weights."""
-    step = np.zeros(len(free))
-    size = int(free.sum())
-    if size > 1:
-        used = ratio[free]
-        # A whisker of ridge: two parts that are equal can share their weight in any way.
-        hessian = (used * share) @ used.T + 1e-12 * np.eye(size)
-        system = np.ones((size + 1, size + 1))
-        system[:size, :size], system[size, size] = hessian, 0.0
-        step[free] = np.linalg.solve(system, np.r_[gradient[free], 0.0])[:size]
-    return step
+    This is the log-likelihood's approximation by a parabola, less a constant: the given
+    Hessian (its negative) times the present weights is the gradient. A concave function is
+    largest on some face of the simplex where no other condition binds.
+    """
+    size = len(gradient)
+    # A whisker of ridge: two parts that are equal can share their weight in any way.
+    hessian = hessian + 1e-12 * np.eye(size)
+    most, best = -np.inf, np.zeros(size)
+    for used in product([False, True], repeat=size):
+        face = np.flatnonzero(used)
+        if not len(face):
+            continue
+        system = np.ones((len(face) + 1, len(face) + 1))
+        system[:-1, :-1], system[-1, -1] = hessian[np.ix_(face, face)], 0.0
+        weights = np.zeros(size)
+        weights[face] = np.linalg.solve(system, np.r_[2 * gradient[face], 1.0])[:-1]
+        value = float(2 * gradient @ weights - weights @ hessian @ weights / 2)
+        if weights.min() >= 0 and value > most:
+            most, best = value, weights
+    return best

@@ -28,7 +28,13 @@ def held_out_losses(
     weights: FloatArray,
     folds: IntArray,
 ) -> FloatArray:
-    """Return the log-loss (n,) in nats of each row, by a map fitted on the other folds."""
+    """Return the log-loss (n,) in nats of each row, by a map fitted on the other folds.
+
+    Without a second fold there is no such map, and the losses are zero.
+    """
+    calibrator._validate_params()
+    if (folds == folds[0]).all():
+        return np.zeros(len(codes))
     classes = np.arange(log_proba.shape[1])
     losses = np.empty(len(codes))
     for fold in np.unique(folds):

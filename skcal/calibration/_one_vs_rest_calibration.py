@@ -109,7 +109,7 @@ class OneVsRestCalibration(BaseCalibrator):
             one = clone(template, safe=False)
             values = odds.column(column)
             if isinstance(one, BaseCalibrator):
-                one.set_params(input="logits")
+                one.set_params(input="logits")._validate_params()
                 one._learn(
                     _two_columns(values), hit, weights, classes=np.array([0, 1]), eps=self.eps_
                 )

@@ -1,5 +1,6 @@
 """Fitted calibrators as plain dictionaries that JSON can hold."""
 
+from inspect import isabstract, signature
 from typing import Any, Self
 
 import numpy as np
@@ -7,6 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 FORMAT = 1
+# JSON's keys are strings; a dictionary with others is written as pairs under this key.
+_PAIRS = "pairs"
 
 
 class Portable(BaseEstimator):
@@ -68,15 +71,21 @@ class Portable(BaseEstimator):
             that is unknown or other than the one it is called on.
         """
         found = _class_of(written, cls)
-        known = set(found._get_param_names())
-        unknown = sorted(set(written["parameters"]) - known)
+        defaults = {
+            name: parameter.default for name, parameter in signature(found).parameters.items()
+        }
+        unknown = sorted(set(written["parameters"]) - set(defaults))
         if unknown:
             raise ValueError(
-                f"{found.__name__} has no parameter {unknown[0]!r}; it has {sorted(known)}."
+                f"{found.__name__} has no parameter {unknown[0]!r}; it has {sorted(defaults)}."
             )
-        calibrator = found(
-            **{name: _value(value, listed=list) for name, value in written["parameters"].items()}
-        )
+        parameters = {
+            name: _value(value, listed=list) for name, value in written["parameters"].items()
+        }
+        for name, value in parameters.items():  # JSON knows no tuples
+            if isinstance(value, list) and isinstance(defaults[name], tuple):
+                parameters[name] = tuple(value)
+        calibrator = found(**parameters)
         for name, value in written["fitted"].items():
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"{name!r} is not the name of a fitted attribute.")
@@ -99,13 +108,13 @@ def _class_of(written: Any, cls: type) -> Any:
             f"The dictionary has format {written['format']}, and this version of skcal reads up "
             f"to {FORMAT}; update skcal."
         )
-    name = written["calibrator"]
-    if cls.__name__ == name:
-        return cls
     import skcal.calibration as room
 
-    found = getattr(room, name, None) if name in room.__all__ else None
-    if not (isinstance(found, type) and issubclass(found, Portable)):
+    name = written["calibrator"]
+    found = cls if cls.__name__ == name else None
+    if found is None and name in room.__all__:
+        found = getattr(room, name)
+    if not (isinstance(found, type) and issubclass(found, Portable)) or isabstract(found):
         raise ValueError(
             f"{name!r} is no calibrator of skcal; if it is your own class, call its from_dict."
         )
@@ -130,8 +139,10 @@ def _plain(value: Any, name: str) -> Any:
         return _plain(value.tolist(), name)
     if isinstance(value, list | tuple):
         return [_plain(item, name) for item in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _plain(item, name) for key, item in value.items()}
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: _plain(item, name) for key, item in value.items()}
+        return {_PAIRS: [[_plain(key, name), _plain(item, name)] for key, item in value.items()]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"{name} is a {type(value).__name__}, which plain JSON cannot hold.")
@@ -143,6 +154,8 @@ def _value(value: Any, *, listed: Any) -> Any:
     if isinstance(value, dict):
         if {"calibrator", "format", "parameters", "fitted"} <= set(value):
             return Portable.from_dict(value)
+        if value.keys() == {_PAIRS}:
+            return {key: _value(item, listed=listed) for key, item in value[_PAIRS]}
         return {key: _value(item, listed=listed) for key, item in value.items()}
     return value
 
@@ -154,6 +167,8 @@ def _array(items: list[Any]) -> Any:
     lengths = {len(item) if isinstance(item, list) else None for item in items}
     if len(lengths) > 1:
         return [_array(item) for item in items]
+    if len({isinstance(item, str) for item in items}) > 1:
+        return np.array(items, dtype=object)
     try:
         return np.array(items)
     except ValueError:  # ragged further down

@@ -144,7 +144,10 @@ class PriorCorrection(BaseCalibrator):
                     f"{name} must give the share of each class {classes}; it has {list(prior)}."
                 )
             prior = [prior[label] for label in classes]
-        shares = np.asarray(prior, dtype=np.float64)
+        try:
+            shares = np.asarray(prior, dtype=np.float64)
+        except (TypeError, ValueError):  # no numbers, or ragged
+            shares = np.array([])
         if shares.shape != (len(classes),) or not (
             np.isfinite(shares).all() and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-6
         ):
