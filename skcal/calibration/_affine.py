@@ -103,7 +103,7 @@ def fit_affine(
         np.zeros(start.size + classes),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-11, "gtol": 1e-7},
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-13, "gtol": 1e-8},
     )
     coef, intercept = change.forward(result.x)
     return Affine(start + coef, intercept, int(result.nit), bool(result.success))

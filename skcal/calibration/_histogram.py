@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcal._validation import FloatArray, Input, IntArray
+from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._isotonic import merge_ties
 from skcal.calibration._one_vs_rest import OneVsRestMap
@@ -114,7 +114,8 @@ class HistogramBinning(OneVsRestMap):
             np.add.reduceat(counts * share, first) + np.add.reduceat(counts * own, first) / totals
             for share, own in ((hits, expit(x)), (1 - hits, expit(-x)))
         ]
-        return np.vstack([edges, np.log(parts[0]) - np.log(parts[1])])
+        hit, miss = np.log(np.maximum(parts, TINY))
+        return np.vstack([edges, hit - miss])
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         edges, values = learned

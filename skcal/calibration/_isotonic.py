@@ -113,7 +113,8 @@ class IsotonicCalibration(ShrunkMap):
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         x, counts, means = merge_ties(log_odds, smoothed_targets(hit, weights), weights)
         y = isotonic_regression(means, sample_weight=counts, y_min=0.0, y_max=1.0)
-        first = np.flatnonzero(np.r_[True, np.diff(y) > 0])
+        # Not a difference of rounding: steps are counted.
+        first = np.flatnonzero(np.r_[True, np.diff(y) > 1e-10])
         if self.centered:
             centres = np.add.reduceat(x * counts, first) / np.add.reduceat(counts, first)
             return np.vstack([centres, y[first]])
@@ -126,7 +127,7 @@ class IsotonicCalibration(ShrunkMap):
         return steps + _TILT * np.arctan(log_odds)
 
     def _n_parameters(self, learned: Any) -> int:
-        return len(np.unique(learned[1]))
+        return 1 + int((np.diff(learned[1]) > 1e-10).sum())
 
 
 def merge_ties(

@@ -9,6 +9,8 @@ from skcal._validation import FloatArray
 _MAX_ITER = 100
 # Above this many rows the optimiser starts from the answer of a share of them.
 _MANY_ROWS, _FEW_ROWS = 20_000, 4_000
+# Least eigenvalue of the correlations for which rounding does no harm.
+_PARALLEL = 1e-6
 
 
 def fit_logistic(
@@ -53,8 +55,8 @@ def fit_logistic(
         some = slice(None, None, n // _FEW_ROWS)
         part = share[some].sum()
         if part > 0:
-            start, _, _ = _newton(columns[:, some], targets[some], share[some] / part, start)
-    theta, n_iter, converged = _newton(columns, targets, share, start)
+            start, _, _ = _solve(columns[:, some], targets[some], share[some] / part, start)
+    theta, n_iter, converged = _solve(columns, targets, share, start)
     if (theta[:non_negative] < 0).any():
         theta, n_iter, converged = _on_faces(columns, targets, share, start, non_negative)
     return theta / scale, n_iter, converged
@@ -78,12 +80,25 @@ def _on_faces(
         theta = np.zeros(len(columns))
         n_iter, converged = 1, True
         if keep:
-            theta[keep], n_iter, converged = _newton(columns[keep], targets, share, start[keep])
+            theta[keep], n_iter, converged = _solve(columns[keep], targets, share, start[keep])
         if (theta[:non_negative] >= 0).all():  # all zero always is
             loss = _loss_and_proba(theta @ columns, targets, share)[0]
             if loss < least:
                 least, best = loss, (theta, n_iter, converged)
     return best
+
+
+def _solve(
+    columns: FloatArray, targets: FloatArray, share: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, int, bool]:
+    """Minimise over all theta, in an orthogonal basis where the columns are nearly parallel."""
+    gram = (columns * share) @ columns.T
+    if np.linalg.eigvalsh(gram)[0] > _PARALLEL:
+        return _newton(columns, targets, share, theta)
+    root = np.sqrt(share)
+    basis, triangle = np.linalg.qr((columns * root).T)
+    theta, n_iter, converged = _newton((basis / root[:, None]).T, targets, share, triangle @ theta)
+    return np.linalg.lstsq(triangle, theta, rcond=None)[0], n_iter, converged
 
 
 def _newton(
