@@ -97,6 +97,8 @@ def _solve(
         return _newton(columns, targets, share, theta)
     root = np.sqrt(share)
     basis, triangle = np.linalg.qr((columns * root).T)
+    told = np.abs(np.diag(triangle)) > 1e-13  # a column that is another one adds noise only
+    basis, triangle = basis[:, told], triangle[told]
     theta, n_iter, converged = _newton((basis / root[:, None]).T, targets, share, triangle @ theta)
     return np.linalg.lstsq(triangle, theta, rcond=None)[0], n_iter, converged
 
