@@ -7,13 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from skcal._rows import row_blocks, row_max, softmax
+from skcal._rows import row_blocks
 from skcal._validation import TINY, FloatArray, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
 
 # Directions that are flat, as a shift of all logits is, are taken to curve by this share.
 _RIDGE = 1e-12
+# How many rows a first answer needs, at least and for each coefficient.
+_FEW_ROWS, _ROWS_PER_VALUE = 4_000, 40
 
 
 class Affine(NamedTuple):
@@ -74,11 +76,29 @@ def fit_affine(
     -------
     Affine
     """
+    n, n_classes = x.shape
     share = weights / weights.sum()
-    classes = x.shape[1]
+    # One class after the other: rows are short, and loops over them slow.
+    columns = np.ascontiguousarray(x.T)
+    first = Affine(start, np.zeros(n_classes), 0, True)
+    few = max(_FEW_ROWS, _ROWS_PER_VALUE * start.size)
+    if n > 5 * few and (some := weights[:: n // few]).any():
+        # The answer of a share of the rows is a good start.
+        first = fit_affine(
+            x[:: n // few],
+            codes[:: n // few],
+            some,
+            start=start,
+            toward=toward,
+            coef_penalty=coef_penalty,
+            intercept_penalty=intercept_penalty,
+            fit_coef=fit_coef,
+            fit_intercept=fit_intercept,
+            max_iter=max_iter,
+        )
 
     def objective(coef: FloatArray, intercept: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        loss, gradient, bias = _log_loss(x, codes, share, coef, intercept)
+        loss, gradient, bias = _log_loss(columns, codes, share, coef, intercept)
         away = coef - toward
         loss += float((coef_penalty * away**2).sum()) + intercept_penalty * float(
             intercept @ intercept
@@ -89,47 +109,62 @@ def fit_affine(
 
     if start.ndim == 1:
         free = np.array([fit_coef, fit_intercept], dtype=np.float64)
-        change = _per_class(x, share, start, coef_penalty, intercept_penalty, free)
+        change = _per_class(columns, share, first, coef_penalty, intercept_penalty, free)
     else:
-        change = _by_factors(x, share, start, coef_penalty, intercept_penalty)
+        change = _by_factors(columns, share, first, coef_penalty, intercept_penalty)
 
     def changed(z: FloatArray) -> tuple[float, FloatArray]:
         coef, intercept = change.forward(z)
-        loss, gradient, bias = objective(start + coef, intercept)
+        loss, gradient, bias = objective(first.coef + coef, first.intercept + intercept)
         return loss, change.gradient(gradient, bias)
 
     result = minimize(
         changed,
-        np.zeros(start.size + classes),
+        np.zeros(start.size + n_classes),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-13, "gtol": 1e-8},
     )
     coef, intercept = change.forward(result.x)
-    return Affine(start + coef, intercept, int(result.nit), bool(result.success))
+    return Affine(
+        first.coef + coef, first.intercept + intercept, int(result.nit), bool(result.success)
+    )
 
 
 def _log_loss(
-    x: FloatArray, codes: IntArray, share: FloatArray, coef: FloatArray, intercept: FloatArray
+    columns: FloatArray, codes: IntArray, share: FloatArray, coef: FloatArray, intercept: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Return the mean log-loss and its gradients, block by block."""
+    """Return the mean log-loss and its gradients, block by block, of inputs (K, n)."""
     loss, gradient, bias = 0.0, np.zeros_like(coef), np.zeros_like(intercept)
-    ones = np.ones(len(intercept))
-    for rows in row_blocks(x.shape):
-        part, true, weight = x[rows], codes[rows], share[rows]
-        index = np.arange(len(part))
-        logits = apply_affine(part, coef, intercept)
-        logits -= row_max(logits)[:, None]
-        picked = logits[index, true]
-        proba = np.exp(logits, out=logits)
-        total = proba @ ones
-        loss += weight @ (np.log(total) - picked)
+    for rows in row_blocks(columns.shape[::-1]):
+        part, true, weight = columns[:, rows], codes[rows], share[rows]
+        index = np.arange(len(true))
+        logits, top = _logits(part, coef, intercept)
+        picked = logits[true, index]
+        proba, total = _exponentials(logits, top)
+        loss += weight @ (np.log(total) + top - picked)
         # Residuals p - y, weighted; from here on logits are not needed.
-        proba *= (weight / total)[:, None]
-        proba[index, true] -= weight
-        gradient += np.einsum("ij,ij->j", proba, part) if coef.ndim == 1 else proba.T @ part
-        bias += proba.sum(axis=0)
+        proba *= weight / total
+        proba[true, index] -= weight
+        gradient += np.einsum("ji,ji->j", proba, part) if coef.ndim == 1 else proba @ part.T
+        bias += proba.sum(axis=1)
     return float(loss), gradient, bias
+
+
+def _logits(
+    part: FloatArray, coef: FloatArray, intercept: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return logits (K, m) of inputs (K, m), and the largest of each row (m,)."""
+    logits = coef[:, None] * part if coef.ndim == 1 else coef @ part
+    logits += intercept[:, None]
+    return logits, logits.max(axis=0)
+
+
+def _exponentials(logits: FloatArray, top: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return exponentials of logits less the largest, in their place, and their sums."""
+    logits -= top
+    np.exp(logits, out=logits)
+    return logits, logits.sum(axis=0)
 
 
 class _Change(NamedTuple):
@@ -144,25 +179,26 @@ class _Change(NamedTuple):
 
 
 def _per_class(
-    x: FloatArray,
+    columns: FloatArray,
     share: FloatArray,
-    start: FloatArray,
+    at: Affine,
     coef_penalty: FloatArray | float,
     intercept_penalty: float,
     free: FloatArray,
 ) -> _Change:
     """Return the change for a diagonal: each class's scale and shift by their own curvature."""
-    n_classes = len(start)
+    n_classes = len(at.intercept)
     curvature = np.zeros((n_classes, 2, 2))
-    for rows in row_blocks(x.shape):
-        part = x[rows]
-        proba = softmax(part * start, 0.0)
-        spread = proba * (1 - proba) * share[rows, None]
-        mixed = (spread * part).sum(axis=0)
-        curvature[:, 0, 0] += (spread * part**2).sum(axis=0)
+    for rows in row_blocks(columns.shape[::-1]):
+        part = columns[:, rows]
+        proba, total = _exponentials(*_logits(part, at.coef, at.intercept))
+        proba /= total
+        spread = proba * (1 - proba) * share[rows]
+        mixed = np.einsum("ji,ji->j", spread, part)
+        curvature[:, 0, 0] += np.einsum("ji,ji,ji->j", spread, part, part)
         curvature[:, 0, 1] += mixed
         curvature[:, 1, 0] += mixed
-        curvature[:, 1, 1] += spread.sum(axis=0)
+        curvature[:, 1, 1] += spread.sum(axis=1)
     curvature[:, 0, 0] += 2 * coef_penalty
     curvature[:, 1, 1] += 2 * intercept_penalty
     curvature *= np.outer(free, free)
@@ -182,9 +218,9 @@ def _per_class(
 
 
 def _by_factors(
-    x: FloatArray,
+    columns: FloatArray,
     share: FloatArray,
-    start: FloatArray,
+    at: Affine,
     coef_penalty: FloatArray | float,
     intercept_penalty: float,
 ) -> _Change:
@@ -193,14 +229,15 @@ def _by_factors(
     The curvature of the log-loss is the mean of a product of two matrices, one of the
     probabilities and one of the inputs; the product of the two means stands for it.
     """
-    n_classes = len(start)
+    n_classes = len(at.intercept)
     inner, outer = np.zeros((n_classes + 1, n_classes + 1)), np.zeros((n_classes, n_classes))
-    for rows in row_blocks(x.shape):
-        inputs = np.hstack([x[rows], np.ones((len(x[rows]), 1))])
-        weight = share[rows, None]
-        inner += (inputs * weight).T @ inputs
-        proba = softmax(apply_affine(x[rows], start, np.zeros(n_classes)), 0.0)
-        outer += np.diag(share[rows] @ proba) - (proba * weight).T @ proba
+    for rows in row_blocks(columns.shape[::-1]):
+        part, weight = columns[:, rows], share[rows]
+        inputs = np.vstack([part, np.ones((1, part.shape[1]))])
+        inner += (inputs * weight) @ inputs.T
+        proba, total = _exponentials(*_logits(part, at.coef, at.intercept))
+        proba /= total
+        outer += np.diag(proba @ weight) - (proba * weight) @ proba.T
     inner_values, inner_axes = np.linalg.eigh(inner)
     outer_values, outer_axes = np.linalg.eigh(outer)
     curvature = np.outer(np.maximum(outer_values, 0), np.maximum(inner_values, 0))
