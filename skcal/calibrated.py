@@ -1,55 +1,55 @@
 """Any classifier with any calibrator."""
 
 import warnings
-from numbers import Integral
+from collections.abc import Iterator
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, _safe_indexing, get_tags, indexable
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.model_selection import GroupShuffleSplit
+from sklearn.utils import get_tags, indexable
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
     _routing_enabled,
     process_routing,
 )
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
-    _check_method_params,
     _check_y,
     _num_samples,
     check_is_fitted,
     has_fit_parameter,
 )
 
-from skcal._scores import Scores, known_classes, name_of, read_scores
-from skcal._validation import (
-    TINY,
-    FloatArray,
-    check_scores,
-    check_weights,
-    encode_labels,
-    log_probabilities,
+from skcal._early_stopping import announce_validation
+from skcal._folds import (
+    as_input,
+    check_number,
+    fit_folds,
+    fit_single,
+    gives_intervals,
+    is_share,
+    make_splits,
 )
-from skcal.calibration import BaseCalibrator, make_calibrator
-from skcal.calibration._base import mean_log_loss
-
-_FOLDS = 5
-# Below this mean log-loss a frozen model is suspected of knowing its calibration rows.
-_SUSPICIOUS_LOSS = 0.01
-_SUSPICIOUS_ROWS = 30
+from skcal._frozen import fit_frozen
+from skcal._pooling import Pool, find_pooling_temperature
+from skcal._scores import known_classes, name_of, read_scores
+from skcal._validation import FloatArray, IntArray, check_weights, encode_labels
+from skcal.calibration import make_calibrator
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Calibrate a classifier on rows that it was not trained on.
+    r"""Calibrate a classifier on rows that it was not trained on.
 
-    The estimator is cross-fitted (each row is scored by a model that did not see it), or it
-    is frozen, and then every row given to ``fit`` is a calibration row.
+    The estimator is cross-fitted (each row is scored by a model that did not see it), or
+    fitted once with a share of the rows held out, or it is frozen, and then every row given
+    to ``fit`` is a calibration row.
 
     Parameters
     ----------
@@ -61,26 +61,43 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         :mod:`skcal.calibration`, whose parameter ``input`` is set to the kind of score that
         is read from the estimator. Any other object with ``fit(scores, y, sample_weight,
         classes=...)`` and ``predict_proba(scores)`` is given probabilities.
-    cv : int, splitter, iterable of (train, test) or "prefit", default=None
+    cv : int, float, splitter, iterable of (train, test) or "prefit", default=None
         None is 5 stratified folds, or as many as the rarest class has rows if they are
-        fewer. "prefit" treats ``estimator`` as frozen.
+        fewer. A float in (0, 1) is the share of rows held out once, of each class, or whole
+        groups if ``fit`` is given ``groups``: one model is fitted on the rest and stays the
+        model, so that the map belongs to it. "prefit" treats ``estimator`` as frozen.
     ensemble : bool or "auto", default="auto"
-        True keeps one model and one map per fold and averages their probabilities. False
+        True keeps one model and one map per fold and pools their probabilities. False
         fits one map on the out-of-fold scores of all rows, and one final model on all rows.
-        "auto" is True, and has no meaning for a frozen estimator.
+        "auto" is True. It has no meaning for a frozen estimator or a single hold-out.
     response : {"auto", "logits", "decision_function", "predict_proba"}, default="auto"
-        What is read from the estimator. "auto" takes ``predict_logits`` if there is one,
-        then ``decision_function`` if it has one column per class (or one, for two classes),
-        then ``predict_proba``.
+        What is read from the estimator. "auto" takes exact logits if there are any
+        (``predict_logits``, or the raw scores of LightGBM, XGBoost and CatBoost), then
+        ``decision_function`` if it has one column per class (or one, for two classes),
+        then ``predict_proba``. "logits" takes exact logits only, or a ``decision_function``
+        whose softmax is ``predict_proba``; this is tried on twenty rows.
+    pooling : {"proba", "logit"}, default="proba"
+        How the folds' probabilities are pooled: their mean, or their geometric mean (the mean
+        of logits), divided by its sum.
+    validation_fold : bool, default=False
+        Whether the held-out rows also tell an estimator when to stop its training. They are
+        handed to its ``fit`` as ``X_val=, y_val=`` or ``eval_set=[(X, y)]``, whichever it
+        takes; in a pipeline, to the last step, transformed by the steps before. The
+        same rows then stop the training and fit the map, which is warned of.
     n_jobs : int, default=None
         Folds fitted at the same time.
+    random_state : int, RandomState instance or None, default=None
+        Draws the rows held out if ``cv`` is a float.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    calibrated_classifiers_ : list of Bunch(estimator, calibrator)
-        One pair per fold, or a single one.
+    calibrated_classifiers_ : list of Bunch(estimator, calibrator, source)
+        One pair per fold, or a single one, and what is read from the estimator.
+    pooling_temperature_ : float
+        Divides the pooled logits, to undo what pooling does to the folds' confidence. 1.0
+        where this cannot be measured: with a single model, or no row held out twice.
     n_features_in_ : int
         Number of columns, if the estimator tells it.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -93,9 +110,21 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    A frozen model calibrated on its own training rows looks perfect there and is not
+    **Pooling.** Errors of calibrated models cancel in part when they are pooled, so that the
+    pool is right more often than it says. Where a splitter holds out rows r > 1 times
+    (``RepeatedStratifiedKFold``), the pool of the r models that did not see a row shows by how
+    much: the best temperature :math:`T_r` of these pools, extrapolated to all M models by
+
+    .. math:: \ln T = \ln T_r \, (1 - 1/M) \, / \, (1 - 1/r),
+
+    divides the pooled logits. Plain folds hold out each row once, and cannot show it.
+
+    **A frozen model calibrated on its own training rows** looks perfect there and is not
     calibrated at all. There is a warning when its log-loss on 30 or more calibration rows is
-    below 0.01 nats, which held-out rows rarely give.
+    below 0.01 nats, or when it makes no error on them although its own probabilities give
+    that a chance below 1e-9. Over-fitted networks and boosted trees are caught by the first
+    rule, forests by the second, unless the classes are so easy to tell apart that a forest
+    would be as sure of new rows. A model that errs on its own training rows is not caught.
 
     Examples
     --------
@@ -122,10 +151,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit"])],
         "calibrator": [str, HasMethods(["fit", "predict_proba"])],
-        "cv": ["cv_object", StrOptions({"prefit"})],
+        "cv": ["cv_object", StrOptions({"prefit"}), Interval(Real, 0, 1, closed="neither")],
         "ensemble": ["boolean", StrOptions({"auto"})],
         "response": [StrOptions({"auto", "logits", "decision_function", "predict_proba"})],
+        "pooling": [StrOptions({"proba", "logit"})],
+        "validation_fold": ["boolean"],
         "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -136,14 +168,20 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         cv: Any = None,
         ensemble: Any = "auto",
         response: str = "auto",
+        pooling: str = "proba",
+        validation_fold: bool = False,
         n_jobs: int | None = None,
+        random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.calibrator = calibrator
         self.cv = cv
         self.ensemble = ensemble
         self.response = response
+        self.pooling = pooling
+        self.validation_fold = validation_fold
         self.n_jobs = n_jobs
+        self.random_state = random_state
 
     def fit(
         self,
@@ -180,6 +218,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If a class that is to be calibrated is unknown to the model that scores it.
         """
+        check_number(self.cv)
         self._validate_params()
         self.__dict__.pop("calibrated_classifiers_", None)  # a failed fit leaves no model behind
         if y is None:
@@ -187,8 +226,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         X, y = indexable(X, y)
-        y = _check_y(y, estimator=self)
-        check_classification_targets(y)
+        labels: NDArray[Any] = _check_y(y, estimator=self)
+        check_classification_targets(labels)
         if _num_samples(X) == 0:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         if not is_classifier(self.estimator):
@@ -197,10 +236,34 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         weights = None if sample_weight is None else check_weights(sample_weight, X)
         template = make_calibrator(self.calibrator)
-        if self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator):
-            pairs = [self._fit_frozen(X, y, weights, template)]
+        frozen = self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator)
+        once = is_share(self.cv)
+        if self.validation_fold:
+            announce_validation(
+                self.estimator, frozen=frozen, refitted=self.ensemble is False and not once
+            )
+        temperature = 1.0
+        if frozen:
+            pairs = [fit_frozen(self.estimator, template, X, labels, weights, self.response)]
+            classes = np.unique(known_classes(self.estimator))
         else:
-            pairs = self._fit_cross(X, y, weights, template, groups, fit_params)
+            classes = np.unique(labels)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"{type(self).__name__} needs at least two classes; the data holds one class, "
+                    f"{classes.tolist()[0]!r}."
+                )
+            params, split_params = self._route(weights, groups, fit_params)
+            splits = make_splits(self.cv, X, labels, split_params, self.random_state)
+            if self.ensemble is False and not once:
+                pairs = [fit_single(self, template, X, labels, splits, weights, params, classes)]
+            else:
+                pairs, scores = fit_folds(self, template, X, labels, splits, weights, params)
+                temperature = find_pooling_temperature(
+                    pairs, splits, scores, labels, weights, classes, self.pooling
+                )
+        self.classes_ = classes
+        self.pooling_temperature_ = temperature
         self.calibrated_classifiers_ = pairs
         first = pairs[0].estimator
         for name in ("n_features_in_", "feature_names_in_"):
@@ -223,12 +286,45 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             Columns in the order of ``classes_``; rows sum to one.
         """
         check_is_fitted(self)
-        mean = np.zeros((_num_samples(X), len(self.classes_)))
-        for pair in self.calibrated_classifiers_:
-            scores = read_scores(pair.estimator, X, self.response)
-            known = encode_labels(pair.estimator.classes_, self.classes_)
-            mean[:, known] += pair.calibrator.predict_proba(_as_input(pair.calibrator, scores))
-        return mean / len(self.calibrated_classifiers_)
+        pool = Pool((_num_samples(X), len(self.classes_)), self.pooling)
+        for proba, columns in self._answers(X, "predict_proba"):
+            pool.add(proba, slice(None), columns)
+        return pool.proba(self.pooling_temperature_)
+
+    @available_if(gives_intervals)
+    def predict_interval(self, X: Any) -> FloatArray:
+        """Return lower and upper probabilities, if the calibrator gives such intervals.
+
+        Those of several folds are merged as in cross Venn-Abers prediction [1]_, by geometric
+        means of the upper probabilities and of the complements of the lower ones. Where folds
+        differ by more than their intervals are wide, these two cross, and are put in order.
+        With two classes and ``pooling="logit"`` the published probability of the merged
+        interval is ``predict_proba``.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes, 2), float64
+            Lower and upper probability of each class, in the order of ``classes_``.
+            ``pooling_temperature_`` plays no part in them.
+
+        References
+        ----------
+        .. [1] V. Vovk, I. Petej and V. Fedorova, "Large-scale probabilistic predictors with
+           and without guarantees of validity", NeurIPS 2015.
+        """
+        check_is_fitted(self)
+        shape = (_num_samples(X), len(self.classes_))
+        upper, doubt = Pool(shape, "logit"), Pool(shape, "logit")
+        for bounds, columns in self._answers(X, "predict_interval"):
+            upper.add(bounds[..., 1], slice(None), columns)
+            doubt.add(1.0 - bounds[..., 0], slice(None), columns)
+        return np.sort([1.0 - np.exp(doubt.mean()), np.exp(upper.mean())], axis=0).transpose(
+            1, 2, 0
+        )
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -254,7 +350,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 estimator=self.estimator,
                 method_mapping=MethodMapping().add(caller="fit", callee="fit"),
             )
-            .add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+            .add(
+                splitter=GroupShuffleSplit() if is_share(self.cv) else self.cv,
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -267,91 +366,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = inner.allow_nan
         return tags
 
-    # -- the two ways to fit ---------------------------------------------------------------
-
-    def _fit_frozen(self, X: Any, y: Any, weights: FloatArray | None, template: Any) -> Bunch:
-        check_is_fitted(self.estimator)
-        known = known_classes(self.estimator)
-        unknown = np.setdiff1d(y, known)
-        if len(unknown):
-            raise ValueError(
-                f"The calibration rows hold class {unknown.tolist()[0]!r}, which the fitted "
-                f"estimator does not know (its classes are {known.tolist()}). Remove those rows, "
-                "or train the estimator with the class."
-            )
-        scores = read_scores(self.estimator, X, self.response)
-        calibrator = _fit_calibrator(template, scores, y, weights, known)
-        counted = np.ones(len(y)) if weights is None else weights
-        loss = mean_log_loss(_as_log(scores), encode_labels(y, known), counted)
-        if loss < _SUSPICIOUS_LOSS and len(y) >= _SUSPICIOUS_ROWS:
-            warnings.warn(
-                f"The frozen estimator predicts its {len(y)} calibration rows almost without error "
-                f"(log-loss {loss:.2g}). If it was trained on them, nothing is calibrated: use "
-                "rows that it has not seen.",
-                UserWarning,
-                stacklevel=3,
-            )
-        self.classes_ = np.unique(known)
-        return Bunch(estimator=self.estimator, calibrator=calibrator)
-
-    def _fit_cross(
-        self,
-        X: Any,
-        y: Any,
-        weights: FloatArray | None,
-        template: Any,
-        groups: ArrayLike | None,
-        fit_params: dict[str, Any],
-    ) -> list[Bunch]:
-        self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes; the data holds one class, "
-                f"{self.classes_.tolist()[0]!r}."
-            )
-        estimator_params, split_params = self._route(weights, groups, fit_params)
-        splits = self._splits(X, y, split_params)
-        parallel = Parallel(n_jobs=self.n_jobs)
-        if self.ensemble in ("auto", True):
-            return parallel(
-                delayed(_fit_pair)(
-                    clone(self.estimator),
-                    template,
-                    X,
-                    y,
-                    train,
-                    test,
-                    weights,
-                    estimator_params,
-                    self.response,
-                )
-                for train, test in splits
-            )
-        held_out = parallel(
-            delayed(_score_held_out)(
-                clone(self.estimator),
-                X,
-                y,
-                train,
-                test,
-                estimator_params,
-                self.response,
-                self.classes_,
-            )
-            for train, test in splits
-        )
-        total, counts = np.zeros((len(y), len(self.classes_))), np.zeros(len(y))
-        for (_, test), part in zip(splits, held_out, strict=True):
-            np.add.at(total, test, part.values)
-            np.add.at(counts, test, 1)
-        # A splitter need not score every row (time series), nor only once (repeated folds).
-        scored = counts > 0
-        scores = Scores(total[scored] / counts[scored, None], held_out[0].kind)
-        calibrator = _fit_calibrator(
-            template, scores, y[scored], None if weights is None else weights[scored], self.classes_
-        )
-        final = _fit_estimator(clone(self.estimator), X, y, np.arange(len(y)), estimator_params)
-        return [Bunch(estimator=final, calibrator=calibrator)]
+    def _answers(self, X: Any, method: str) -> Iterator[tuple[FloatArray, IntArray]]:
+        """Yield each calibrator's answer and the columns that it is about."""
+        for pair in self.calibrated_classifiers_:
+            scores = read_scores(pair.estimator, X, pair.source)
+            ask = getattr(pair.calibrator, method)
+            columns = encode_labels(pair.estimator.classes_, self.classes_)
+            yield ask(as_input(pair.calibrator, scores)), columns
 
     def _route(
         self, weights: FloatArray | None, groups: ArrayLike | None, fit_params: dict[str, Any]
@@ -371,108 +392,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     f"{type(self.estimator).__name__} takes no sample_weight: it is trained "
                     "without weights, and only the calibrator uses them.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=3,
                 )
         return estimator_params, {} if groups is None else {"groups": groups}
-
-    def _splits(self, X: Any, y: Any, split_params: dict[str, Any]) -> list[tuple[Any, Any]]:
-        """Return the folds, having checked that each can be scored."""
-        if hasattr(self.cv, "__next__"):
-            raise ValueError(
-                "cv is a generator, which can be read only once; pass the splitter itself, or "
-                "cv=list(splitter.split(X, y))."
-            )
-        classes, counts = np.unique(y, return_counts=True)
-        rarest = f"class {classes.tolist()[int(counts.argmin())]!r} has {counts.min()}"
-        if self.cv is None and counts.min() < 2:
-            raise ValueError(
-                "Calibrating by cross-validation needs at least 2 samples of each class, but "
-                f"{rarest}. Merge or remove the rare class."
-            )
-        if isinstance(self.cv, Integral) and counts.min() < self.cv:
-            raise ValueError(
-                f"{self.cv}-fold cross-validation needs at least {self.cv} samples of each class, "
-                f"but {rarest}. Use a smaller cv, or merge or remove the rare class."
-            )
-        folds = min(_FOLDS, int(counts.min())) if self.cv is None else self.cv
-        cv = check_cv(folds, y, classifier=True)
-        splits = list(cv.split(X, y, **split_params))
-        for fold, (train, test) in enumerate(splits, start=1):
-            if len(np.intersect1d(train, test)):
-                raise ValueError(
-                    f"Fold {fold} calibrates on rows that it also trains on; use a splitter whose "
-                    "training and test parts have no row in common."
-                )
-            unknown = np.setdiff1d(y[test], y[train])
-            if len(unknown):
-                raise ValueError(
-                    f"Class {unknown.tolist()[0]!r} is not in the training part of fold {fold}, so "
-                    "the model of that fold cannot score it. Use a stratified or shuffled splitter."
-                )
-        return splits
-
-
-def _as_log(scores: Scores) -> FloatArray:
-    return log_probabilities(check_scores(scores.values, input=scores.kind), input=scores.kind)
-
-
-def _as_input(calibrator: Any, scores: Scores) -> Any:
-    """Return scores of the kind that a calibrator reads; someone else's reads probabilities."""
-    if isinstance(calibrator, BaseCalibrator) or scores.kind == "proba":
-        return scores.values
-    return np.exp(_as_log(scores))
-
-
-def _fit_calibrator(
-    template: Any, scores: Scores, y: Any, weights: FloatArray | None, classes: NDArray[Any]
-) -> Any:
-    calibrator = clone(template, safe=False)
-    if isinstance(calibrator, BaseCalibrator):
-        calibrator.set_params(input=scores.kind)
-    return calibrator.fit(_as_input(calibrator, scores), y, weights, classes=classes)
-
-
-def _fit_estimator(estimator: Any, X: Any, y: Any, rows: Any, fit_params: dict[str, Any]) -> Any:
-    params = _check_method_params(X, fit_params, indices=rows)
-    return estimator.fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **params)
-
-
-def _fit_pair(
-    estimator: Any,
-    template: Any,
-    X: Any,
-    y: Any,
-    train: Any,
-    test: Any,
-    weights: FloatArray | None,
-    fit_params: dict[str, Any],
-    response: str,
-) -> Bunch:
-    estimator = _fit_estimator(estimator, X, y, train, fit_params)
-    scores = read_scores(estimator, _safe_indexing(X, test), response)
-    held_out = None if weights is None else weights[test]
-    calibrator = _fit_calibrator(template, scores, y[test], held_out, known_classes(estimator))
-    return Bunch(estimator=estimator, calibrator=calibrator)
-
-
-def _score_held_out(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    train: Any,
-    test: Any,
-    fit_params: dict[str, Any],
-    response: str,
-    classes: NDArray[Any],
-) -> Scores:
-    """Return probabilities or log-probabilities of the held-out rows, over all classes."""
-    estimator = _fit_estimator(estimator, X, y, train, fit_params)
-    scores = read_scores(estimator, _safe_indexing(X, test), response)
-    values, unknown = (
-        (_as_log(scores), np.log(TINY))
-        if scores.kind == "logits"
-        else (check_scores(scores.values, input="proba"), 0.0)
-    )
-    full = np.full((len(test), len(classes)), unknown)
-    full[:, encode_labels(known_classes(estimator), classes)] = values
-    return Scores(full, scores.kind)
