@@ -96,11 +96,12 @@ def _solve(
     if np.linalg.eigvalsh(gram)[0] > _PARALLEL:
         return _newton(columns, targets, share, theta)
     root = np.sqrt(share)
-    basis, triangle = np.linalg.qr((columns * root).T)
-    told = np.abs(np.diag(triangle)) > 1e-13  # a column that is another one adds noise only
-    basis, triangle = basis[:, told], triangle[told]
-    theta, n_iter, converged = _newton((basis / root[:, None]).T, targets, share, triangle @ theta)
-    return np.linalg.lstsq(triangle, theta, rcond=None)[0], n_iter, converged
+    basis, sizes, turn = np.linalg.svd((columns * root).T, full_matrices=False)
+    told = sizes > 1e-13  # what else there is, of a zero or a repeated column, is noise
+    basis, sizes, turn = basis[:, told], sizes[told], turn[told]
+    start = sizes * (turn @ theta)
+    theta, n_iter, converged = _newton((basis / root[:, None]).T, targets, share, start)
+    return turn.T @ (theta / sizes), n_iter, converged
 
 
 def _newton(
