@@ -8,12 +8,14 @@ while a fit is short. Scores are 2 (M z + c), of which softmax(z) is calibrated 
 M is a noisy identity with small entries beside the diagonal, so that only a matrix undoes it.
 Predictions are of 20,000 further rows, and include softmax where a library wants logits. Each
 library gets what suits it, probabilities or logits. A contestant that would pass --limit, by
-what it took with fewer rows, is skipped. "faster" is its time over that of the fastest map of
-this package in the family whose log-loss is at most .001 above that of the contestant.
+what it took with fewer rows, is skipped, and one that does pass it is stopped. "faster" is its
+time over that of the fastest map of this package in the family whose log-loss is at most .001
+above that of the contestant.
 """
 
 import argparse
 import gc
+import signal
 import time
 import warnings
 from typing import NamedTuple
@@ -77,6 +79,11 @@ def measure(
     return Result(float(np.median(fits)), float(np.median(predictions)), loss, zeros)
 
 
+def stop(number: int, frame: object) -> None:
+    """End a fit that takes too long, as soon as it is back in Python."""
+    raise TimeoutError("above --limit")
+
+
 def report(family: str, found: dict[Contestant, Result]) -> None:
     """Print one family of one cell, this package's maps first."""
     own = [result for contestant, result in found.items() if contestant.library == "skcal"]
@@ -109,6 +116,7 @@ def main() -> None:
         and (args.libraries is None or c.library in args.libraries)
         and c.family not in ("identity", "auto")
     ]
+    signal.signal(signal.SIGPROF, stop)
     families = list(dict.fromkeys(c.family for c in contestants))
     with threadpool_limits(1):
         _one_torch_thread()
@@ -142,12 +150,15 @@ def main() -> None:
                             continue
                         start = time.process_time()
                         rounds = args.rounds if n * n_classes <= 1_000_000 else 1
+                        signal.setitimer(signal.ITIMER_PROF, args.limit * 1.5)
                         try:
                             found[contestant] = measure(contestant, cal, test, rounds)
                         except Exception as error:
                             print(f"  failed: {name}: {error!r}"[:200])
                             pace[contestant] = np.inf
                             continue
+                        finally:
+                            signal.setitimer(signal.ITIMER_PROF, 0)
                         result = found[contestant]
                         spent = time.process_time() - start
                         pace[contestant] = max(result.fit, spent / rounds) / n
