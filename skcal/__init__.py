@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skcal._version import __version__
 
 if TYPE_CHECKING:
-    from skcal import calibration, datasets, metrics, neural, plots
+    from skcal import calibration, datasets, metrics, neural, plots, testing
     from skcal.calibrated import CalibratedClassifier
     from skcal.calibration import TemperatureScaling
     from skcal.neural import NeighborhoodSmoothing, NeSCalClassifier, NeSCalMLP
@@ -27,7 +27,7 @@ _HOMES = {
     "TabularEncoder": "skcal.tabular",
     "TemperatureScaling": "skcal.calibration",
 }
-_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots")
+_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing")
 
 __all__ = [
     "CalibratedClassifier",
@@ -43,6 +43,7 @@ __all__ = [
     "metrics",
     "neural",
     "plots",
+    "testing",
 ]
 
 

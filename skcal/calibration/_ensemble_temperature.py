@@ -1,11 +1,12 @@
 """Ensemble temperature scaling."""
 
+from functools import reduce
 from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
 
+from skcal._rows import log_softmax
 from skcal._validation import FloatArray, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
@@ -103,14 +104,11 @@ class EnsembleTemperatureScaling(BaseCalibrator):
     def _parts(self, log_proba: FloatArray) -> list[FloatArray]:
         """Return the three log-probabilities to be mixed."""
         uniform = np.full_like(log_proba, -np.log(log_proba.shape[1]))
-        return [log_softmax(log_proba / self.temperature_, axis=1), log_proba, uniform]
+        return [log_softmax(log_proba / self.temperature_), log_proba, uniform]
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
-        used = self.weights_ > 0
-        parts = np.array(
-            [part for part, use in zip(self._parts(log_proba), used, strict=True) if use]
-        )
-        return logsumexp(parts + np.log(self.weights_[used])[:, None, None], axis=0)
+        parts = zip(self.weights_, self._parts(log_proba), strict=True)
+        return reduce(np.logaddexp, [np.log(weight) + part for weight, part in parts if weight])
 
 
 def _mixture_weights(log_parts: FloatArray, weights: FloatArray) -> tuple[FloatArray, int, bool]:
