@@ -33,6 +33,7 @@ ESTIMATORS = [
     NetClassifier(**FAST),
     CalibratedClassifier(LogisticRegression()),
     CalibratedClassifier(LogisticRegression(), ensemble=False),
+    CalibratedClassifier(LogisticRegression(), cv=0.2, random_state=0),
     CalibratedClassifier(LogisticRegression(), "sigmoid"),
     CalibratedClassifier(LogisticRegression(), "isotonic"),
     TabularEncoder(),
