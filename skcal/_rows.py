@@ -61,9 +61,19 @@ def log_sigmoid(z: FloatArray) -> FloatArray:
     return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
 
-def mean_log_loss(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float:
-    """Return the weighted mean log-loss in nats of log-probabilities (n, K)."""
-    return -float(weights @ log_proba[np.arange(len(codes)), codes] / weights.sum())
+def mean_log_loss(scores: FloatArray, codes: IntArray, weights: FloatArray) -> float:
+    """Return the weighted mean log-loss in nats of unnormalised log-probabilities (n, K)."""
+    width = scores.shape[1]
+    if width == 2:  # one margin
+        margin = scores[:, 1] - scores[:, 0]
+        loss = -log_sigmoid(np.where(codes == 1, margin, -margin))
+        return float(weights @ loss / weights.sum())
+    total, ones = 0.0, np.ones(width)
+    for rows in row_blocks(scores.shape):
+        part, top = scores[rows], row_max(scores[rows])
+        log_sum = np.log(np.exp(part - top[:, None]) @ ones) + top
+        total += float(weights[rows] @ (log_sum - part[np.arange(len(part)), codes[rows]]))
+    return total / float(weights.sum())
 
 
 def mean_log_loss_of(
@@ -72,14 +82,9 @@ def mean_log_loss_of(
     codes: IntArray,
     weights: FloatArray,
 ) -> float:
-    """Return the same of the unnormalised log-probabilities that a map makes of these."""
+    """Return the same of what a map makes of log-probabilities, without keeping all of it."""
     total = 0.0
-    for large in row_blocks(log_proba.shape, large=True):
-        answer = transform(log_proba[large])
-        true, share = codes[large], weights[large]
-        ones = np.ones(answer.shape[1])
-        for rows in row_blocks(answer.shape):
-            part, top = answer[rows], row_max(answer[rows])
-            log_sum = np.log(np.exp(part - top[:, None]) @ ones) + top
-            total += share[rows] @ (log_sum - part[np.arange(len(part)), true[rows]])
-    return float(total / weights.sum())
+    for rows in row_blocks(log_proba.shape, large=True):
+        part = weights[rows]
+        total += part.sum() * mean_log_loss(transform(log_proba[rows]), codes[rows], part)
+    return total / float(weights.sum())

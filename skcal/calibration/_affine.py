@@ -142,13 +142,13 @@ def _log_loss(
         logits, top = _logits(part, coef, intercept)
         picked = logits[true, index]
         proba, total = _exponentials(logits, top)
-        loss += weight @ (np.log(total) + top - picked)
+        loss += float(weight @ (np.log(total) + top - picked))
         # Residuals p - y, weighted; from here on logits are not needed.
         proba *= weight / total
         proba[true, index] -= weight
         gradient += np.einsum("ji,ji->j", proba, part) if coef.ndim == 1 else proba @ part.T
         bias += proba.sum(axis=1)
-    return float(loss), gradient, bias
+    return loss, gradient, bias
 
 
 def _logits(

@@ -5,6 +5,7 @@ from abc import ABCMeta, abstractmethod
 from numbers import Real
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -12,7 +13,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skcal._rows import mean_log_loss, mean_log_loss_of, softmax
+from skcal._rows import mean_log_loss_of, softmax
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -72,8 +73,11 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         self.eps = eps
 
     @abstractmethod
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        """Learn the map from log-probabilities (n, K), class codes (n,) and weights (n,)."""
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
+        """Learn the map from log-probabilities (n, K), class codes (n,) and weights (n,).
+
+        May return the mean log-loss of the answer on these rows, where it is at hand.
+        """
 
     def _advice(self) -> str:
         """Return what to do when the optimum was not reached."""
@@ -188,9 +192,12 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self.classes_, self.n_features_in_, self.eps_ = classes, log_proba.shape[1], eps
         self.n_iter_, self.converged_ = 1, True
-        self._fit(log_proba, codes, weights)
-        self.baseline_loss_ = mean_log_loss(log_proba, codes, weights)
-        self.loss_ = mean_log_loss_of(self._transform, log_proba, codes, weights)
+        loss = self._fit(log_proba, codes, weights)
+        if loss is None:
+            loss = mean_log_loss_of(self._transform, log_proba, codes, weights)
+        rows = np.arange(len(codes))
+        self.baseline_loss_ = -float(weights @ log_proba[rows, codes] / weights.sum())
+        self.loss_ = loss
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -3,9 +3,9 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit
 from sklearn.utils._param_validation import StrOptions
 
+from skcal._rows import log_sigmoid
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._logistic import fit_logistic
 from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
@@ -102,11 +102,12 @@ class BetaCalibration(ShrunkMap):
         super().__init__(shrinkage=shrinkage, input=input, eps=eps)
         self.parameters = parameters
 
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        super()._fit(log_proba, codes, weights)
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
+        loss = super()._fit(log_proba, codes, weights)
         same = [1.0, 1.0, 0.0]
         curves = np.array([same if learned is None else learned for learned in self.maps_])
         self.coef_, self.intercept_ = curves[:, :2], curves[:, 2]
+        return loss
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         slopes = _slopes(log_odds)
@@ -135,4 +136,5 @@ class BetaCalibration(ShrunkMap):
 
 def _slopes(log_odds: FloatArray) -> FloatArray:
     """Return ln p and -ln(1 - p) in two rows."""
-    return np.vstack([log_expit(log_odds), -log_expit(-log_odds)])
+    hit = log_sigmoid(log_odds)
+    return np.vstack([hit, log_odds - hit])  # ln p - ln(1 - p) is the log-odds

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcal._rows import log_sigmoid, mean_log_loss_of
+from skcal._rows import log_sigmoid, mean_log_loss
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._temperature import find_temperature
@@ -30,7 +30,7 @@ class OneVsRestMap(BaseCalibrator):
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         """Return calibrated log-odds (n,)."""
 
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
         odds = LogOdds(log_proba)
         self.maps_ = []
         for column in mapped_columns(log_proba):
@@ -40,6 +40,7 @@ class OneVsRestMap(BaseCalibrator):
                 if 0 < hit.sum() < len(hit)
                 else None
             )
+        return None
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         odds = LogOdds(log_proba)
@@ -84,29 +85,31 @@ class ShrunkMap(OneVsRestMap):
     def _n_parameters(self, learned: Any) -> int:
         """Return how many parameters one curve has."""
 
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
         super()._fit(log_proba, codes, weights)
         self.temperature_ = find_temperature(log_proba, codes, weights)[0]
         self.shrinkage_ = self.shrinkage
-        if self.shrinkage == "auto":
-            sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
-            extra = max(sum(sizes) - 1, 0)  # rows of a single class have no curve at all
-            before = mean_log_loss_of(self._tempered, log_proba, codes, weights)
-            after = mean_log_loss_of(super()._transform, log_proba, codes, weights)
-            gain = weights.sum() * (before - after)
-            self.shrinkage_ = 1.0 if 2 * gain <= extra else float(extra / (2 * gain))
+        if self.shrinkage != "auto":
+            return None
+        tempered, curves = log_proba / self.temperature_, super()._transform(log_proba)
+        before, after = (mean_log_loss(part, codes, weights) for part in (tempered, curves))
+        gain = weights.sum() * (before - after)
+        sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
+        extra = max(sum(sizes) - 1, 0)  # rows of a single class have no curve at all
+        self.shrinkage_ = 1.0 if 2 * gain <= extra else float(extra / (2 * gain))
+        return mean_log_loss(self._blend(curves, tempered), codes, weights)
 
-    def _tempered(self, log_proba: FloatArray) -> FloatArray:
-        return log_proba / self.temperature_
+    def _blend(self, curves: FloatArray, tempered: FloatArray) -> FloatArray:
+        # The sum of two logarithms is known up to a constant per row as they are.
+        return (1 - self.shrinkage_) * curves + self.shrinkage_ * tempered
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         if self.shrinkage_ == 1:
-            return self._tempered(log_proba)
+            return log_proba / self.temperature_
         curves = super()._transform(log_proba)
         if self.shrinkage_ == 0:
             return curves
-        # The sum of two logarithms is known up to a constant per row as they are.
-        return (1 - self.shrinkage_) * curves + self.shrinkage_ * self._tempered(log_proba)
+        return self._blend(curves, log_proba / self.temperature_)
 
 
 class LogOdds:

@@ -83,10 +83,11 @@ class PlattScaling(ShrunkMap):
     (array([0.5]), array([-1.]))
     """
 
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        super()._fit(log_proba, codes, weights)
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
+        loss = super()._fit(log_proba, codes, weights)
         lines = np.array([[1.0, 0.0] if learned is None else learned for learned in self.maps_])
         self.coef_, self.intercept_ = lines.T
+        return loss
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         columns = np.vstack([log_odds, np.ones_like(log_odds)])

@@ -76,10 +76,11 @@ class QuadraticScaling(ShrunkMap):
     array([[ 0. ,  1. , -0.5]])
     """
 
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        super()._fit(log_proba, codes, weights)
+    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
+        loss = super()._fit(log_proba, codes, weights)
         same = [0.0, 1.0, 0.0]
         self.coef_ = np.array([same if learned is None else learned for learned in self.maps_])
+        return loss
 
     def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
         curve, n_iter, converged = fit_logistic(

@@ -4,9 +4,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skcal._rows import log_softmax
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._affine import AffineScaling
 from skcal.calibration._base import BaseCalibrator
@@ -139,7 +139,7 @@ class StructuredMatrixScaling(AffineScaling):
     def _features(self, log_proba: FloatArray) -> FloatArray:
         """Return logarithms of temperature-scaled probabilities mixed with uniform ones."""
         n_classes = log_proba.shape[1]
-        scaled = log_softmax(log_proba / self.temperature_, axis=1)
+        scaled = log_softmax(log_proba / self.temperature_)
         return np.logaddexp(
             scaled + np.log1p(-self.mixing_), np.log(self.mixing_) - np.log(n_classes)
         )

@@ -232,8 +232,8 @@ def _of_many(
         scores = part - top[rows, None]
         own = np.exp(part)
         own *= scores
-        wanted += weights[rows] @ scores[np.arange(len(part)), codes[rows]]
-        wanted += pull[rows] @ (own @ ones)
+        wanted += float(weights[rows] @ scores[np.arange(len(part)), codes[rows]])
+        wanted += float(pull[rows] @ (own @ ones))
 
     def derivatives(inverse: float) -> tuple[float, float]:
         first = second = 0.0
@@ -245,8 +245,8 @@ def _of_many(
             powers *= scores
             mean = (powers @ ones) / sums
             powers *= scores
-            first += total[rows] @ mean
-            second += total[rows] @ ((powers @ ones) / sums - mean**2)
-        return float(first - wanted), float(second)
+            first += float(total[rows] @ mean)
+            second += float(total[rows] @ ((powers @ ones) / sums - mean**2))
+        return first - wanted, second
 
     return derivatives
