@@ -53,7 +53,10 @@ def make_splits(
     if is_share(cv):
         splits = [_hold_out(cv, X, y, split_params.get("groups"), random_state)]
     else:
-        splits = list(_splitter(cv, y).split(X, y, **split_params))
+        parts = _splitter(cv, y).split(X, y, **split_params)
+        splits = [(_row_numbers(train), _row_numbers(test)) for train, test in parts]
+    if not splits:
+        raise ValueError(f"cv={cv!r} makes no split, so that there is nothing to calibrate on.")
     for fold, (train, test) in enumerate(splits, start=1):
         if len(np.intersect1d(train, test)):
             raise ValueError(
@@ -67,6 +70,12 @@ def make_splits(
                 "the model of that fold cannot score it. Use a stratified or shuffled splitter."
             )
     return splits
+
+
+def _row_numbers(part: Any) -> NDArray[Any]:
+    """Return row numbers, which some splitters give as a mask."""
+    rows = np.asarray(part)
+    return np.flatnonzero(rows) if rows.dtype.kind == "b" else rows
 
 
 def _splitter(cv: Any, y: NDArray[Any]) -> Any:

@@ -589,6 +589,16 @@ def test_a_generator_is_refused_and_a_list_can_be_used_again():
     assert_array_equal(by_splitter.predict_proba(X_test), first)
 
 
+def test_splits_may_be_masks_but_not_missing():
+    splits = list(StratifiedKFold(3).split(X_train, y_train))
+    masks = [tuple(np.isin(np.arange(400), part) for part in split) for split in splits]
+    expected = CalibratedClassifier(GaussianNB(), cv=splits).fit(X_train, y_train)
+    masked = CalibratedClassifier(GaussianNB(), cv=masks).fit(X_train, y_train)
+    assert_array_equal(masked.predict_proba(X_test), expected.predict_proba(X_test))
+    with pytest.raises(ValueError, match="makes no split"):
+        CalibratedClassifier(GaussianNB(), cv=[]).fit(X_train, y_train)
+
+
 @both_modes
 def test_jobs_do_not_change_the_numbers(ensemble):
     one = CalibratedClassifier(LogisticRegression(), cv=3, ensemble=ensemble)

@@ -126,6 +126,16 @@ def test_every_class_keeps_a_training_row(share):
         assert_allclose(proba.sum(axis=1), 1)
 
 
+def test_a_rare_class_is_held_out_as_often_as_its_share_says():
+    rare = np.repeat(["a", "b", "c"], [200, 198, 2])
+    times = 0
+    for seed in range(40):
+        Spy.scored.clear()
+        CalibratedClassifier(Spy(), cv=0.2, random_state=seed).fit(numbered, rare)
+        times += "c" in rare[Spy.scored[0]]
+    assert 7 <= times <= 25  # 2 rows at 0.2: 16 of 40, plus or minus three deviations
+
+
 def test_groups_are_held_out_whole():
     groups = numbers % 20
     model = CalibratedClassifier(Spy(), cv=0.2, random_state=3)
@@ -137,6 +147,12 @@ def test_groups_are_held_out_whole():
         routed = clone(model).fit(numbered, y_train, groups=groups)
     shown = np.column_stack([X_test, np.zeros(200)])
     assert_array_equal(routed.predict_proba(shown), model.predict_proba(shown))
+    draws = set()
+    for seed in range(5):
+        Spy.scored.clear()
+        model.set_params(random_state=seed).fit(numbered, y_train, groups=groups)
+        draws.add(tuple(Spy.scored[0]))
+    assert len(draws) > 1
 
 
 @pytest.mark.parametrize("cv", [0, 0.0, 1, 1.0, 1.5, -0.2, True, np.float32(2), np.nan])
