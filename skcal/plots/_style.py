@@ -1,0 +1,45 @@
+"""Looks that all displays share: readable in greyscale and by colour-blind people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, which colour-blind readers tell apart. The first three differ in
+# lightness too; marker and dash say the same in greyscale.
+STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "marker": "o", "linestyle": "-"},
+    {"color": "#E69F00", "marker": "s", "linestyle": "--"},
+    {"color": "#000000", "marker": "^", "linestyle": "-."},
+    {"color": "#CC79A7", "marker": "D", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
+    {"color": "#009E73", "marker": "v", "linestyle": (0, (5, 1))},
+    {"color": "#D55E00", "marker": "P", "linestyle": (0, (1, 1))},
+)
+# For two parts of a whole; hatches tell them apart without colour.
+DARK, LIGHT = "#0072B2", "#F3CE85"
+REFERENCE: dict[str, Any] = {"color": "0.45", "linestyle": ":", "linewidth": 1.2}
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Return the only axes of a new figure whose labels find their room by themselves."""
+    from matplotlib import pyplot as plt
+
+    _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def line_style(number: int, given: dict[str, Any], **own: Any) -> dict[str, Any]:
+    """Return the looks of the number-th line on an axes; what the caller gave has its way."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    base = {**STYLES[number % len(STYLES)], "linewidth": 1.5, "markersize": 5, **own}
+    return {**base, **normalize_kwargs(given, Line2D)}
+
+
+def draw_reference(ax: Axes, x: Any, y: Any, label: str) -> None:
+    """Draw a line to compare with, once per axes."""
+    if label not in ax.get_legend_handles_labels()[1]:
+        ax.plot(x, y, label=label, **REFERENCE)
