@@ -87,4 +87,4 @@ def mean_log_loss_of(
     for rows in row_blocks(log_proba.shape, large=True):
         part = weights[rows]
         total += part.sum() * mean_log_loss(transform(log_proba[rows]), codes[rows], part)
-    return total / float(weights.sum())
+    return float(total / weights.sum())

@@ -30,8 +30,9 @@ class AutoCalibration(BaseCalibrator):
         "sigmoid", "beta" and "isotonic" for two classes, and "identity", "temperature",
         "svs", "sms" and "isotonic" for more.
     cv : int, default=5
-        Number of folds, at most as many as rows. Rows are dealt out in turn, ordered by class
-        and score, so that the choice does not depend on chance.
+        Number of folds, at most as many as rows. Each has its share of every class. Rows are
+        shuffled by a fixed seed after sorting, so that the choice depends neither on chance nor
+        on their order.
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
     eps : "auto" or float, default="auto"
@@ -90,7 +91,7 @@ class AutoCalibration(BaseCalibrator):
     >>> auto.calibrator_
     TemperatureScaling(input='logits')
     >>> auto.reason_
-    'svs has the least cross-validated log-loss, 0.5836 nats; temperature is simpler, and ...'
+    'temperature has the least cross-validated log-loss, 0.5848 nats, and no simpler ...'
 
     """
 

@@ -10,14 +10,19 @@ from skcal._validation import TINY, FloatArray, IntArray
 
 
 def deal_folds(log_proba: FloatArray, codes: IntArray, n_folds: int) -> IntArray:
-    """Return the fold (n,) of each row, without chance.
+    """Return the fold (n,) of each row, whatever the order of the rows.
 
-    Rows are dealt out in turn, ordered by class and by the log-probability of that class: each
-    fold has its share of every class, and of rows that are predicted well and badly.
+    Each fold has its share of every class. Within a class rows are sorted by their
+    log-probability and then shuffled by a fixed seed. Dealt out in sorted order they would
+    put the same scores into every fold, and what is noise to a curve would not be new to it
+    in the fold that is left out.
     """
     own = log_proba[np.arange(len(codes)), codes]
+    order = np.lexsort((own, codes))
+    order = order[np.random.default_rng(0).permutation(len(order))]
+    order = order[np.argsort(codes[order], kind="stable")]
     folds = np.empty(len(codes), dtype=np.intp)
-    folds[np.lexsort((own, codes))] = np.arange(len(codes)) % n_folds
+    folds[order] = np.arange(len(codes)) % n_folds
     return folds
 
 
