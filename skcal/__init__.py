@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from skcal import calibration, datasets, metrics, neural, plots, testing
     from skcal.calibrated import CalibratedClassifier
     from skcal.calibration import TemperatureScaling
+    from skcal.decisions import CostSensitiveClassifier
     from skcal.neural import NeighborhoodSmoothing, NeSCalClassifier, NeSCalMLP
     from skcal.plots import ReliabilityDisplay
     from skcal.tabular import TabularEncoder
 
 _HOMES = {
     "CalibratedClassifier": "skcal.calibrated",
+    "CostSensitiveClassifier": "skcal.decisions",
     "NeSCalClassifier": "skcal.neural",
     "NeSCalMLP": "skcal.neural",
     "NeighborhoodSmoothing": "skcal.neural",
@@ -31,6 +33,7 @@ _ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing")
 
 __all__ = [
     "CalibratedClassifier",
+    "CostSensitiveClassifier",
     "NeSCalClassifier",
     "NeSCalMLP",
     "NeighborhoodSmoothing",

@@ -11,7 +11,13 @@ from _public import public_estimators
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skcal import CalibratedClassifier, NeSCalClassifier, NeSCalMLP, TabularEncoder
+from skcal import (
+    CalibratedClassifier,
+    CostSensitiveClassifier,
+    NeSCalClassifier,
+    NeSCalMLP,
+    TabularEncoder,
+)
 from skcal.calibration import BaseCalibrator
 from skcal.neural import NetClassifier
 
@@ -36,6 +42,7 @@ ESTIMATORS = [
     CalibratedClassifier(LogisticRegression(), cv=0.2, random_state=0),
     CalibratedClassifier(LogisticRegression(), "sigmoid"),
     CalibratedClassifier(LogisticRegression(), "isotonic"),
+    CostSensitiveClassifier(LogisticRegression()),
     TabularEncoder(),
 ]
 

@@ -153,7 +153,7 @@ def fitted(cls):
         has_graph = issubclass(cls, skcal.NeSCalClassifier)
         graph = {"warmup": 1, "keep_graph": True} if has_graph else {}
         return cls(max_epochs=2, **graph).fit(X, y)
-    if cls is skcal.CalibratedClassifier:
+    if cls in (skcal.CalibratedClassifier, skcal.CostSensitiveClassifier):
         return cls(LogisticRegression()).fit(X, y)
     return cls().fit(X, y)
 

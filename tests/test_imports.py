@@ -40,7 +40,8 @@ def test_only_networks_need_torch_and_only_pictures_need_matplotlib():
     code = f"""
 import importlib, sys
 sys.modules["pandas"] = None
-for name in "calibrated calibration cli datasets demo metrics plots tabular testing".split():
+names = "calibrated calibration cli datasets decisions demo metrics plots tabular testing"
+for name in names.split():
     importlib.import_module(f"skcal.{{name}}")
     for heavy in {HEAVY!r}:
         assert heavy not in sys.modules, f"skcal.{{name}} loads {{heavy}}"
@@ -123,6 +124,7 @@ ROOMS = [
     "_frozen",
     "_pooling",
     "calibrated",
+    "decisions",
     "plots",
     "tabular",
     "neural",

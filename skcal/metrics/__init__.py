@@ -1,17 +1,39 @@
 """How far predicted probabilities can be trusted: proper scores, binned errors and curves."""
 
+from skcal.metrics._binned_cumulative import binned_cumulative_calibration_error
+from skcal.metrics._cumulative import cumulative_calibration_error, ks_calibration_error
 from skcal.metrics._curve import ReliabilityCurve, reliability_curve
+from skcal.metrics._decision_curve import DecisionCurve, decision_curve
 from skcal.metrics._ece import expected_calibration_error
 from skcal.metrics._local import local_calibration_error
+from skcal.metrics._mean_cost import mean_cost
+from skcal.metrics._mmce import maximum_mean_calibration_error
+from skcal.metrics._named_errors import adaptive_calibration_error, maximum_calibration_error
 from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._proximity import proximity_informed_calibration_error
+from skcal.metrics._risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from skcal.metrics._skce import squared_kernel_calibration_error
+from skcal.metrics._smooth import smooth_calibration_error
 
 __all__ = [
+    "DecisionCurve",
     "ReliabilityCurve",
+    "RiskCoverageCurve",
+    "adaptive_calibration_error",
+    "binned_cumulative_calibration_error",
     "brier_score_loss",
+    "cumulative_calibration_error",
+    "decision_curve",
     "expected_calibration_error",
+    "ks_calibration_error",
     "local_calibration_error",
     "log_loss",
+    "maximum_calibration_error",
+    "maximum_mean_calibration_error",
+    "mean_cost",
     "proximity_informed_calibration_error",
     "reliability_curve",
+    "risk_coverage_curve",
+    "smooth_calibration_error",
+    "squared_kernel_calibration_error",
 ]
