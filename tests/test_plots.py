@@ -91,9 +91,7 @@ def test_weights_and_level_reach_the_curve():
 def test_two_classes_show_the_positive_class_and_say_which():
     display = ReliabilityDisplay.from_predictions(["no", "yes"], [0.2, 0.7])
     assert display.curve.kind == "positive"
-    assert (
-        display.ax_histogram_.get_xlabel() == "Mean predicted probability (positive class: 'yes')"
-    )
+    assert display.ax_histogram_.get_xlabel() == "Predicted probability (positive class: 'yes')"
     assert display.ax_.get_ylabel() == "Observed frequency (positive class: 'yes')"
     turned = ReliabilityDisplay.from_predictions(["no", "yes"], [0.2, 0.7], labels=["yes", "no"])
     assert "positive class: 'no'" in turned.ax_.get_ylabel()
@@ -102,7 +100,7 @@ def test_two_classes_show_the_positive_class_and_say_which():
 def test_more_classes_show_the_top_label_and_say_so(several):
     display = ReliabilityDisplay.from_predictions(*several)
     assert display.curve.kind == "top-label"
-    assert "confidence in the predicted class" in display.ax_histogram_.get_xlabel()
+    assert "Confidence in the predicted class" in display.ax_histogram_.get_xlabel()
     assert "Accuracy" in display.ax_.get_ylabel()
 
 

@@ -82,6 +82,6 @@ def read_event(
 def axis_labels(kind: Kind, class_label: Any) -> tuple[str, str]:
     """Return labels for predicted probability and observed frequency, which name the event."""
     if kind == "top-label":
-        return "confidence in the predicted class", "Accuracy of the predicted class"
+        return "Confidence in the predicted class", "Accuracy of the predicted class"
     of = f"({'positive class' if kind == 'positive' else 'class'}: {class_label!r})"
-    return f"predicted probability {of}", f"Observed frequency {of}"
+    return f"Predicted probability {of}", f"Observed frequency {of}"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from skcal._validation import FloatArray, IntArray
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import StepPatch
 
 # Under this name an axes remembers its panel and what the diagram is about. Shared axes would
 # not do to find the panel again: in subplots(sharex=True) all of them share.
 _MEMORY = "_skcal_count_panel"
 _HEIGHTS = (4, 1)
 _GAP = 0.06
+# Where the fullest bin holds this many times as many rows as the emptiest, counts go by
+# logarithm: the few rows would not be seen.
+_WIDE = 100
 
 
 def count_panel(ax: Axes, xlabel: str) -> Axes:
@@ -44,12 +53,45 @@ def count_panel(ax: Axes, xlabel: str) -> Axes:
     return panel
 
 
+def draw_counts(panel: Axes, count: IntArray, edges: FloatArray, line: Line2D) -> StepPatch:
+    """Draw the outline of the counts in the looks of a line, and fill it if it is the first."""
+    from matplotlib.ticker import LogLocator
+
+    color, first = line.get_color(), not panel.patches
+    # Only the first is filled and parted, or several would hide each other.
+    bars = panel.stairs(
+        count,
+        edges,
+        baseline=0,
+        fill=True,
+        facecolor=(color, 0.15) if first else "none",
+        edgecolor=color,
+        linestyle=line.get_linestyle(),
+        linewidth=1.2,
+    )
+    if first:
+        between = np.minimum(count[1:], count[:-1])
+        panel.vlines(edges[1:-1], 0, between, colors=[color], linewidth=0.5)
+    held = count[count > 0]
+    if held.max() > _WIDE * held.min() and panel.get_yscale() == "linear":
+        panel.set_yscale("symlog", linthresh=1, linscale=0.3)  # knows zero, unlike "log"
+        panel.yaxis.set_major_locator(LogLocator(numticks=3))  # without a tick at zero
+        panel.set_ylabel("Count (log)")
+        panel.set_ylim(bottom=0)
+    return bars
+
+
 def _split(ax: Axes) -> Axes:
     """Shrink an axes and return a new one in the place that became free below it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     place = ax.get_subplotspec()
     if place is not None:
+        # The constrained layout takes the gap in heights of the figure, others in those of axes.
+        is_constrained = isinstance(ax.figure.get_layout_engine(), ConstrainedLayoutEngine)
+        share = len(place.rowspan) / place.get_gridspec().nrows if is_constrained else 1.0
         # A grid inside the cell, unlike a divider, is understood by every layout engine.
-        grid = place.subgridspec(2, 1, height_ratios=_HEIGHTS, hspace=_GAP)
+        grid = place.subgridspec(2, 1, height_ratios=_HEIGHTS, hspace=_GAP * share)
         ax.set_subplotspec(grid[0])
         return ax.figure.add_subplot(grid[1], sharex=ax)
     left, bottom, width, height = ax.get_position(original=True).bounds

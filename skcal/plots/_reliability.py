@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from skcal._validation import check_predictions
-from skcal.metrics import ReliabilityCurve, log_loss, reliability_curve
-from skcal.metrics._bins import Strategy, binned_error
-from skcal.metrics._events import Kind
-from skcal.plots._panels import count_panel
+from skcal.metrics import ReliabilityCurve
+from skcal.metrics._bins import Strategy
+from skcal.plots._fitted_curve import FittedReliabilityCurve, Seed
+from skcal.plots._inputs import AnyKind, axis_labels, predicted_by
+from skcal.plots._panels import count_panel, draw_counts
+from skcal.plots._reliability_curves import Method, draw_binned, draw_fitted, find_curve
+from skcal.plots._style import draw_reference, line_style, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
     from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
     from matplotlib.patches import StepPatch
 
-# Okabe and Ito's colours, which colour-blind readers tell apart. The first three differ in
-# lightness too; marker and dash say the same in greyscale.
-_STYLES = (
-    {"color": "#0072B2", "marker": "o", "linestyle": "-"},
-    {"color": "#E69F00", "marker": "s", "linestyle": "--"},
-    {"color": "#000000", "marker": "^", "linestyle": "-."},
-    {"color": "#CC79A7", "marker": "D", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
-    {"color": "#009E73", "marker": "v", "linestyle": (0, (5, 1))},
-    {"color": "#D55E00", "marker": "P", "linestyle": (0, (1, 1))},
-)
 _DIAGONAL = "Perfectly calibrated"
 
 
 class ReliabilityDisplay:
     """Reliability diagram: observed frequency against predicted probability.
 
-    The upper panel shows, bin by bin, how often the event happened over the mean predicted
-    probability, with Wilson intervals and the diagonal of perfect calibration. The lower
-    panel shows how many rows each bin holds. Empty bins have no point, and the line is broken
-    there. Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+    The upper panel shows how often the event happened over the predicted probability, and the
+    diagonal of perfect calibration: bin by bin with Wilson intervals, or as an isotonic or a
+    smooth curve with a consistency band around the diagonal. Where a curve leaves its band,
+    the rows speak against calibration. The lower panel counts rows. Empty bins have no point,
+    and the line is broken there. Make one with :meth:`from_estimator` or
+    :meth:`from_predictions`.
 
     Parameters
     ----------
-    curve : ReliabilityCurve
+    curve : ReliabilityCurve or FittedReliabilityCurve
         What to draw.
     name : str, optional
         Name of the model in the legend.
@@ -51,11 +45,11 @@ class ReliabilityDisplay:
         Log loss in nats, for the legend. Given together with `ece` or not at all: a
         calibration error alone says little about a model.
     ece : float, optional
-        Calibration error of the bins shown, in probability, for the legend.
+        Calibration error of the curve shown, in probability, for the legend.
 
     Attributes
     ----------
-    curve : ReliabilityCurve
+    curve : ReliabilityCurve or FittedReliabilityCurve
         The numbers behind the picture.
     ax_ : matplotlib Axes
         Axes of the curve.
@@ -65,14 +59,17 @@ class ReliabilityDisplay:
         Figure that holds both.
     line_ : matplotlib Line2D
         The curve.
-    errorbar_ : matplotlib ErrorbarContainer
-        The intervals.
+    errorbar_ : matplotlib ErrorbarContainer or None
+        The intervals of the bins.
+    band_ : matplotlib PolyCollection or None
+        The consistency band of a fitted curve.
     bars_ : matplotlib StepPatch
         Outline of the counts.
 
     See Also
     --------
-    skcal.metrics.reliability_curve : The numbers alone.
+    skcal.metrics.reliability_curve : The numbers of the bins alone.
+    ClasswiseReliabilityDisplay : All classes, or the worst of many, side by side.
 
     References
     ----------
@@ -80,6 +77,10 @@ class ReliabilityDisplay:
        The Statistician, 1983.
     .. [2] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On Calibration of Modern Neural
        Networks", ICML, 2017.
+    .. [3] T. Dimitriadis, T. Gneiting and A. I. Jordan, "Stable reliability diagrams for
+       probabilistic classifiers", PNAS, 2021.
+    .. [4] J. Błasiok and P. Nakkiran, "Smooth ECE: Principled Reliability Diagrams via Kernel
+       Smoothing", ICLR, 2024.
 
     Examples
     --------
@@ -96,7 +97,7 @@ class ReliabilityDisplay:
 
     def __init__(
         self,
-        curve: ReliabilityCurve,
+        curve: ReliabilityCurve | FittedReliabilityCurve,
         *,
         name: str | None = None,
         nll: float | None = None,
@@ -119,12 +120,15 @@ class ReliabilityDisplay:
         X: Any,
         y: ArrayLike,
         *,
-        kind: Kind | Literal["auto"] = "auto",
+        kind: AnyKind = "auto",
         class_label: Any = None,
+        method: Method = "binned",
         n_bins: int = 10,
         strategy: Strategy = "uniform",
         sample_weight: ArrayLike | None = None,
         confidence_level: float = 0.95,
+        n_resamples: int = 200,
+        random_state: Seed = None,
         name: str | None = None,
         ax: Axes | None = None,
         ref_line: bool = True,
@@ -140,7 +144,9 @@ class ReliabilityDisplay:
             Data the classifier has not been trained on.
         y : array-like of shape (n_samples,)
             True labels.
-        kind, class_label, n_bins, strategy, sample_weight, confidence_level
+        kind, class_label, method, n_bins, strategy, sample_weight
+            As in :meth:`from_predictions`.
+        confidence_level, n_resamples, random_state
             As in :meth:`from_predictions`.
         name : str, optional
             Name in the legend; by default the name of the estimator's class.
@@ -160,25 +166,21 @@ class ReliabilityDisplay:
         ValueError
             If `y` holds a class the estimator does not know, or an option is unknown.
         """
-        kind_of = type(estimator).__name__
-        check_is_fitted(estimator)
-        for needed in ("predict_proba", "classes_"):
-            if not hasattr(estimator, needed):
-                raise TypeError(
-                    f"{kind_of} has no {needed}; a reliability diagram needs a classifier "
-                    "that gives probabilities."
-                )
+        y_proba, classes = predicted_by(estimator, X, "a reliability diagram")
         return cls.from_predictions(
             y,
-            estimator.predict_proba(X),
+            y_proba,
             kind=kind,
             class_label=class_label,
+            method=method,
             n_bins=n_bins,
             strategy=strategy,
             sample_weight=sample_weight,
-            labels=estimator.classes_,
+            labels=classes,
             confidence_level=confidence_level,
-            name=kind_of if name is None else name,
+            n_resamples=n_resamples,
+            random_state=random_state,
+            name=type(estimator).__name__ if name is None else name,
             ax=ax,
             ref_line=ref_line,
             **line_kwargs,
@@ -190,13 +192,16 @@ class ReliabilityDisplay:
         y_true: ArrayLike,
         y_proba: ArrayLike,
         *,
-        kind: Kind | Literal["auto"] = "auto",
+        kind: AnyKind = "auto",
         class_label: Any = None,
+        method: Method = "binned",
         n_bins: int = 10,
         strategy: Strategy = "uniform",
         sample_weight: ArrayLike | None = None,
         labels: ArrayLike | None = None,
         confidence_level: float = 0.95,
+        n_resamples: int = 200,
+        random_state: Seed = None,
         name: str | None = None,
         ax: Axes | None = None,
         ref_line: bool = True,
@@ -204,8 +209,10 @@ class ReliabilityDisplay:
     ) -> ReliabilityDisplay:
         """Draw the diagram of predicted probabilities.
 
-        The legend gives the log loss (in nats) and the calibration error of the bins shown,
-        ``sum(weight * |mean_predicted - event_rate|) / sum(weight)``.
+        The legend gives the log loss (in nats) and the calibration error of the curve shown:
+        of the bins, ``sum(weight * |mean_predicted - event_rate|) / sum(weight)``; of the
+        isotonic curve, the mean distance of the rows' fitted from their predicted
+        probability; of the smooth curve, the smooth calibration error.
 
         Parameters
         ----------
@@ -220,8 +227,17 @@ class ReliabilityDisplay:
             more. The axis labels say which it is.
         class_label : object, optional
             The class to look at in a "class-wise" diagram.
+        method : {"binned", "isotonic", "smooth"}, default="binned"
+            How the observed frequency is found.
+
+            - "binned": the frequency in each bin, with a Wilson interval.
+            - "isotonic": the best rising step curve [3]_, which needs no bins.
+            - "smooth": the diagonal plus a kernel regression of outcome minus probability,
+              with a reflected Gaussian kernel whose bandwidth is the smooth calibration error
+              itself [4]_. Regressing the difference is this package's choice: calibrated
+              rows then lie on the diagonal whatever the bandwidth.
         n_bins : int, default=10
-            Number of bins.
+            Number of bins, of the lower panel too.
         strategy : {"uniform", "quantile"}, default="uniform"
             Bins of equal width, or of about equal weight.
         sample_weight : array-like of shape (n_samples,), optional
@@ -230,7 +246,13 @@ class ReliabilityDisplay:
             The class of each column of `y_proba`, in column order. The second one is the
             positive class.
         confidence_level : float, default=0.95
-            Level of the intervals.
+            Level of the intervals, or of the consistency band at each of its points.
+        n_resamples : int, default=200
+            How often the band's outcomes are drawn from the probabilities themselves, and the
+            curve fitted to them. The isotonic fits of the band round probabilities to four
+            decimals. The bins draw nothing.
+        random_state : int, RandomState or None, default=None
+            Draws these outcomes.
         name : str, optional
             Name in the legend.
         ax, ref_line, **line_kwargs
@@ -245,27 +267,21 @@ class ReliabilityDisplay:
         ValueError
             If an option is unknown, or labels and probabilities do not fit together.
         """
-        if kind == "auto":
-            _, proba, _, _ = check_predictions(y_true, y_proba, sample_weight, labels)
-            several: Kind = "positive" if proba.shape[1] == 2 else "top-label"
-            kind = several if class_label is None else "class-wise"
-        curve = reliability_curve(
+        curve, nll, error = find_curve(
             y_true,
             y_proba,
             kind=kind,
             class_label=class_label,
+            method=method,
             n_bins=n_bins,
             strategy=strategy,
             sample_weight=sample_weight,
             labels=labels,
             confidence_level=confidence_level,
+            n_resamples=n_resamples,
+            random_state=random_state,
         )
-        display = cls(
-            curve,
-            name=name,
-            nll=log_loss(y_true, y_proba, sample_weight=sample_weight, labels=labels),
-            ece=binned_error(curve.weight, curve.mean_predicted, curve.event_rate),
-        )
+        display = cls(curve, name=name, nll=nll, ece=error)
         return display.plot(ax, ref_line=ref_line, **line_kwargs)
 
     def plot(
@@ -289,7 +305,7 @@ class ReliabilityDisplay:
             Whether to draw the diagonal.
         **line_kwargs : dict
             Passed to ``Axes.plot`` for the curve; colour and line style also go to the
-            intervals and the counts.
+            intervals, the band and the counts.
 
         Returns
         -------
@@ -301,73 +317,31 @@ class ReliabilityDisplay:
         ValueError
             If `ax` already shows a diagram of another event.
         """
-        from matplotlib.cbook import normalize_kwargs
-        from matplotlib.lines import Line2D
-
         if ax is None:
-            from matplotlib import pyplot as plt
-
-            _, ax = plt.subplots(figsize=(5.0, 6.0), layout="constrained")
-        xlabel, ylabel = self._axis_labels()
+            ax = new_axes(5.0, 6.0)
+        curve = self.curve
+        xlabel, ylabel = axis_labels(curve.kind, curve.class_label)
         histogram = count_panel(ax, xlabel)
         # Each display adds one outline to the panel, so they number the displays on it.
         number = len(histogram.patches)
-        curve = self.curve
-        filled = curve.count > 0
-
-        if ref_line and _DIAGONAL not in ax.get_legend_handles_labels()[1]:
-            ax.plot([0, 1], [0, 1], color="0.45", linestyle=":", linewidth=1.2, label=_DIAGONAL)
-        # NaN of the empty bins breaks the line there: nothing was observed between.
-        style = _STYLES[number % len(_STYLES)]
-        line_style: dict[str, Any] = {**style, "linewidth": 1.5, "markersize": 5}
-        line_style.update(normalize_kwargs(line_kwargs, Line2D))
-        line_style.setdefault("label", self._legend_entry(self.name if name is None else name))
-        line = ax.plot(curve.mean_predicted, curve.event_rate, **line_style)[0]
-        color = line.get_color()
-        reach = np.stack([curve.event_rate - curve.lower, curve.upper - curve.event_rate])
-        errorbar: ErrorbarContainer = ax.errorbar(
-            curve.mean_predicted[filled],
-            curve.event_rate[filled],
-            yerr=reach[:, filled],
-            fmt="none",
-            ecolor=color,
-            elinewidth=1.0,
-            capsize=2.5,
-            zorder=line.get_zorder() - 0.1,
-        )
-        # Only the first is filled and parted, or several would hide each other.
-        bars: StepPatch = histogram.stairs(
-            curve.count,
-            curve.edges,
-            baseline=0,
-            fill=True,
-            facecolor=(color, 0.15) if number == 0 else "none",
-            edgecolor=color,
-            linestyle=line.get_linestyle(),
-            linewidth=1.2,
-        )
-        if number == 0:
-            between = np.minimum(curve.count[1:], curve.count[:-1])
-            histogram.vlines(curve.edges[1:-1], 0, between, colors=[color], linewidth=0.5)
+        if ref_line:
+            draw_reference(ax, [0, 1], [0, 1], _DIAGONAL)
+        style = line_style(number, line_kwargs)
+        style.setdefault("label", self._legend_entry(self.name if name is None else name))
+        self.errorbar_: ErrorbarContainer | None = None
+        self.band_: PolyCollection | None = None
+        self.line_: Line2D
+        if isinstance(curve, ReliabilityCurve):
+            self.line_, self.errorbar_ = draw_binned(ax, curve, style)
+        else:
+            self.line_, self.band_ = draw_fitted(ax, curve, style, first=number == 0)
+        self.bars_: StepPatch = draw_counts(histogram, curve.count, curve.edges, self.line_)
         ax.set(ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         ax.legend(loc="best", fontsize="small", framealpha=0.9)
-
         self.ax_: Axes = ax
         self.ax_histogram_: Axes = histogram
         self.figure_: Figure | SubFigure = ax.figure
-        self.line_, self.errorbar_, self.bars_ = line, errorbar, bars
         return self
-
-    def _axis_labels(self) -> tuple[str, str]:
-        """Return the labels of both axes, which name the event."""
-        label = self.curve.class_label
-        if self.curve.kind == "top-label":
-            return "Mean confidence in the predicted class", "Accuracy of the predicted class"
-        role = "positive class" if self.curve.kind == "positive" else "class"
-        return (
-            f"Mean predicted probability ({role}: {label!r})",
-            f"Observed frequency ({role}: {label!r})",
-        )
 
     def _legend_entry(self, name: str | None) -> str:
         """Return the name over both figures, or whatever there is of them."""
