@@ -10,7 +10,8 @@ Predictions are of 20,000 further rows, and include softmax where a library want
 library gets what suits it, probabilities or logits. A contestant that would pass --limit, by
 what it took with fewer rows, is skipped, and one that does pass it is stopped. "faster" is its
 time over that of the fastest map of this package in the family whose log-loss is at most .001
-above that of the contestant. A star marks exact zeros on true classes, which count as 1e-12.
+above that of the contestant; a "worse loss" is .001 or more above the best of this package. A
+star marks exact zeros on true classes, which count as 1e-12.
 """
 
 import argparse
@@ -84,30 +85,35 @@ def stop(number: int, frame: object) -> None:
     raise TimeoutError("above --limit")
 
 
-def rivalry(result: Result, own: list[Result]) -> float:
-    """Return how many times faster this package is, 0 where its loss is above the rival's."""
+def rivalry(result: Result, own: list[Result]) -> tuple[float, str]:
+    """Return how many times faster this package is, and that in words."""
+    if result.loss < min(r.loss for r in own) - TOLERANCE:
+        return 0.0, "better loss"
     rivals = [r.fit + r.predict for r in own if r.loss <= result.loss + TOLERANCE]
-    return (result.fit + result.predict) / min(rivals) if rivals else 0.0
+    ratio = (result.fit + result.predict) / min(rivals)
+    if result.loss > min(r.loss for r in own) + TOLERANCE:
+        return np.inf, f"{ratio:.2g}×, worse loss"
+    return ratio, f"{ratio:.2g}×"
 
 
 def report(family: str, found: dict[Contestant, Result]) -> str:
-    """Print one family of one cell, this package's maps first; return its closest rival."""
+    """Print one family of one cell, this package's maps first; return its closest rival.
+
+    Who is worse in log-loss is none.
+    """
     own = [result for contestant, result in found.items() if contestant.library == "skcal"]
-    closest = np.inf, ""
+    closest = np.inf, "worse losses only"
     for contestant, result in found.items():
         text = "–"
         if contestant.library != "skcal" and own:
-            ratio = rivalry(result, own)
-            text = f"{ratio:.2g}×" if ratio else "better loss"
-            closest = min(closest, (ratio, contestant.library))
+            ratio, text = rivalry(result, own)
+            closest = min(closest, (ratio, f"{text} {contestant.library}"))
         print(
             f"| {family} | {contestant.library} | {contestant.name} | {result.fit:.3f} | "
             f"{result.predict:.3f} | {result.loss:.4f}{'*' * (result.zeros > 0)} | {text} |",
             flush=True,
         )
-    if not closest[1]:
-        return "–"
-    return f"{closest[0]:.2g}× {closest[1]}" if closest[0] else f"loss {closest[1]}"
+    return closest[1] if len(found) > len(own) else "–"
 
 
 def main() -> None:
