@@ -107,7 +107,8 @@ def report(family: str, found: dict[Contestant, Result]) -> str:
         text = "–"
         if contestant.library != "skcal" and own:
             ratio, text = rivalry(result, own)
-            closest = min(closest, (ratio, f"{text} {contestant.library}"))
+            if ratio < closest[0]:
+                closest = ratio, f"{text} {contestant.library}"
         print(
             f"| {family} | {contestant.library} | {contestant.name} | {result.fit:.3f} | "
             f"{result.predict:.3f} | {result.loss:.4f}{'*' * (result.zeros > 0)} | {text} |",
