@@ -37,6 +37,13 @@ class BinStatistics:
     """``(sum w)^2 / sum w^2``: the rows that equal weights would need; 0 in an empty bin."""
 
 
+def check_n_bins(n_bins: int) -> int:
+    """Return the number of bins as an int, or refuse it."""
+    if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
+        raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
+    return int(n_bins)
+
+
 def bin_edges(
     confidence: FloatArray, weights: FloatArray, n_bins: int, strategy: str
 ) -> FloatArray:
@@ -47,19 +54,73 @@ def bin_edges(
     the weight reaches 1/n_bins, 2/n_bins, ... Rows that tie share a bin, so ties may leave
     fewer than `n_bins` bins, none of them empty.
     """
-    if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
-        raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
+    n_bins = check_n_bins(n_bins)
     if strategy == "uniform":
-        return np.linspace(0.0, 1.0, int(n_bins) + 1)
+        return np.linspace(0.0, 1.0, n_bins + 1)
     if strategy != "quantile":
         raise ValueError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
-    counted = weights > 0
-    values, inverse = np.unique(np.round(confidence[counted], _DECIMALS), return_inverse=True)
-    reached = np.cumsum(np.bincount(inverse, weights[counted]))
-    wanted = np.arange(1, n_bins) / n_bins - _SHARE_TOLERANCE
-    inner = np.unique(values[np.searchsorted(reached / reached[-1], wanted)])
+    values, _, reached = _in_order(confidence, weights)
+    # Of rows that tie, it does not matter which one reaches the share.
+    return _closed(values[_places(reached, n_bins)], values[-1])
+
+
+def sweep_edges(
+    confidence: FloatArray, event: FloatArray, weights: FloatArray, most: int
+) -> FloatArray:
+    """Return the edges of the largest number of equal-mass bins whose rates do not fall.
+
+    The number grows from one and the sweep ends before the first number, at most `most`,
+    at which some bin's event rate lies below the one to its left. Edges are those of
+    ``"quantile"``.
+    """
+    values, order, reached = _in_order(confidence, weights)
+    last = np.append(values[1:] > values[:-1], True)
+    happened = np.cumsum((weights * event)[order])[last] / weights.sum()
+    values, reached = values[last], reached[last]
+    smallest = np.diff(reached, prepend=0.0).min()
+    best = np.empty(0, dtype=np.intp)
+    for n_bins in range(2, check_n_bins(most) + 1):
+        inner = np.unique(_places(reached, n_bins))
+        inner = inner[inner < len(values) - 1]
+        ends = np.append(inner, len(values) - 1)
+        rates = np.diff(happened[ends], prepend=0.0) / np.diff(reached[ends], prepend=0.0)
+        if (np.diff(rates) < -_SHARE_TOLERANCE).any():
+            break
+        best = inner
+        # From here on every probability has a bin of its own.
+        if len(inner) == len(values) - 1 and n_bins * smallest >= 1:
+            break
+    return _closed(values[best], values[-1])
+
+
+def rank_order(confidence: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return the probabilities in increasing order, equal ones made equal, and their rows."""
+    rounded = np.round(confidence, _DECIMALS)
+    order = np.argsort(rounded)
+    return rounded[order], order
+
+
+def _in_order(
+    confidence: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return the rows with weight in increasing order, and the share of weight up to each."""
+    values, order = rank_order(confidence)
+    counted = weights[order] > 0
+    values, order = values[counted], order[counted]
+    reached = np.cumsum(weights[order])
+    return values, order, reached / reached[-1]
+
+
+def _places(reached: FloatArray, n_bins: int) -> IntArray:
+    """Return where the share of the weight reaches 1/n_bins, 2/n_bins, ..."""
+    return np.searchsorted(reached, np.arange(1, n_bins) / n_bins - _SHARE_TOLERANCE)
+
+
+def _closed(inner: FloatArray, largest: float) -> FloatArray:
+    """Return inner edges between 0 and 1."""
+    inner = np.unique(inner)
     # An edge at the largest value would leave an empty bin above it.
-    return np.concatenate([[0.0], inner[inner < values[-1]], [1.0]])
+    return np.concatenate([[0.0], inner[inner < largest], [1.0]])
 
 
 def assign_bins(confidence: FloatArray, edges: FloatArray) -> IntArray:

@@ -1,5 +1,6 @@
 """Which predicted probability is held against which event."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +12,10 @@ Kind = Literal["top-label", "class-wise", "positive"]
 KINDS = ("top-label", "class-wise", "positive")
 
 
-def check_kind(kind: str, n_classes: int) -> None:
+def check_kind(kind: str, n_classes: int, kinds: tuple[str, ...] = KINDS) -> None:
     """Refuse an unknown kind, and the positive class of anything but two classes."""
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+    if kind not in kinds:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, kinds))}; got {kind!r}.")
     if kind == "positive" and n_classes != 2:
         raise ValueError(
             f"kind='positive' needs exactly two classes, but there are {n_classes} columns; "
@@ -35,6 +36,32 @@ def top_label(codes: IntArray, proba: FloatArray) -> tuple[FloatArray, FloatArra
 def one_class(codes: IntArray, proba: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
     """Return the probabilities of one class, and whether it is the true one."""
     return proba[:, column], (codes == column).astype(np.float64)
+
+
+def comparisons(
+    kind: str, codes: IntArray, proba: FloatArray
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the probabilities and events of a kind: one pair, or one for each class."""
+    if kind == "top-label":
+        yield top_label(codes, proba)
+    elif kind == "positive":
+        yield one_class(codes, proba, 1)
+    else:
+        # Columns of a row-major matrix are slow to walk, and each is walked many times.
+        by_class = np.ascontiguousarray(proba.T).T
+        for column in range(proba.shape[1]):
+            yield one_class(codes, by_class, column)
+
+
+def mean_error(
+    error: Callable[[FloatArray, FloatArray], float],
+    kind: str,
+    codes: IntArray,
+    proba: FloatArray,
+) -> float:
+    """Return the error of a kind, for "class-wise" its mean over the classes."""
+    check_kind(kind, proba.shape[1])
+    return float(np.mean([error(*pair) for pair in comparisons(kind, codes, proba)]))
 
 
 def find_column(classes: NDArray[Any], class_label: Any) -> int:
