@@ -17,8 +17,8 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "marker": "v", "linestyle": (0, (5, 1))},
     {"color": "#D55E00", "marker": "P", "linestyle": (0, (1, 1))},
 )
-# For two parts of a whole; hatches tell them apart without colour.
-DARK, LIGHT = "#0072B2", "#F3CE85"
+# For two parts of a whole, which differ in lightness, and from the black lines over them.
+DARKER, LIGHTER = "#E69F00", "#A9D3EC"
 REFERENCE: dict[str, Any] = {"color": "0.45", "linestyle": ":", "linewidth": 1.2}
 
 
