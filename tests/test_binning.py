@@ -47,6 +47,13 @@ def test_bins_of_equal_width_by_hand():
     assert_allclose(second(fitted, scores), np.array(values)[[0, 1, 1, 1, 1, 2]], rtol=1e-12)
 
 
+def test_a_score_on_a_border_is_in_the_bin_above():
+    odds, y = np.array([-1.0, 0.0, 0.0, 1.0]), [0, 1, 1, 0]
+    fitted = HistogramBinning(n_bins=2, strategy="uniform", input="logits").fit(odds, y)
+    above = share(2, 3, (0.5 + 0.5 + expit(1)) / 3)
+    assert_allclose(second(fitted, odds), [share(0, 1, expit(-1)), *[above] * 3], rtol=1e-12)
+
+
 @pytest.mark.parametrize("strategy", ["quantile", "uniform"])
 def test_one_bin_is_the_base_rate(strategy):
     p = np.array([0.1, 0.3, 0.5, 0.7])
