@@ -139,7 +139,8 @@ def _action_names(
                 "each column, as in actions=['approve', 'review', 'reject']."
             )
         return classes
-    named = check_labels(actions, name="actions")
+    # As objects, so that numpy does not make strings of numbers among them.
+    named = check_labels(np.asarray(actions, dtype=object), name="actions")
     if named.dtype.kind == "O":
         named = np.array(named.tolist())  # strings of one length, as scikit-learn likes them
     if len(named) != n_actions:
