@@ -139,7 +139,7 @@ GUESTS = {
     "torch": {"neural", "testing"},  # the suite tries tensors and tables
     "skorch": {"neural"},
     "umap": {"neural"},
-    "pandas": {"datasets", "tabular", "demo", "testing"},
+    "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
     "threadpoolctl": {"cli"},
     "tqdm": {"cli"},

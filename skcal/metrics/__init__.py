@@ -5,9 +5,11 @@ from skcal.metrics._cumulative import cumulative_calibration_error, ks_calibrati
 from skcal.metrics._curve import ReliabilityCurve, reliability_curve
 from skcal.metrics._decision_curve import DecisionCurve, decision_curve
 from skcal.metrics._ece import expected_calibration_error
+from skcal.metrics._groups import GroupCalibration, group_calibration_error
 from skcal.metrics._local import local_calibration_error
 from skcal.metrics._mean_cost import mean_cost
 from skcal.metrics._mmce import maximum_mean_calibration_error
+from skcal.metrics._multicalibration import SegmentCalibration, multicalibration_error
 from skcal.metrics._named_errors import adaptive_calibration_error, maximum_calibration_error
 from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._proximity import proximity_informed_calibration_error
@@ -17,20 +19,24 @@ from skcal.metrics._smooth import smooth_calibration_error
 
 __all__ = [
     "DecisionCurve",
+    "GroupCalibration",
     "ReliabilityCurve",
     "RiskCoverageCurve",
+    "SegmentCalibration",
     "adaptive_calibration_error",
     "binned_cumulative_calibration_error",
     "brier_score_loss",
     "cumulative_calibration_error",
     "decision_curve",
     "expected_calibration_error",
+    "group_calibration_error",
     "ks_calibration_error",
     "local_calibration_error",
     "log_loss",
     "maximum_calibration_error",
     "maximum_mean_calibration_error",
     "mean_cost",
+    "multicalibration_error",
     "proximity_informed_calibration_error",
     "reliability_curve",
     "risk_coverage_curve",

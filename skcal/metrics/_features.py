@@ -56,12 +56,12 @@ def check_bandwidth(bandwidth: Any) -> float:
     """Return a positive finite bandwidth."""
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
         raise TypeError(f"bandwidth must be a number; got {bandwidth!r}.")
-    if not 0 < bandwidth < np.inf:
+    gamma = float(bandwidth)
+    if not 0 < gamma < np.inf:
         raise ValueError(
-            "bandwidth must be positive and finite, in the units of the features; got "
-            f"{bandwidth!r}."
+            f"bandwidth must be positive and finite, in the units of the features; got {gamma}."
         )
-    return float(bandwidth)
+    return gamma
 
 
 def check_whole(value: Any, name: str) -> int:

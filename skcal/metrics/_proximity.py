@@ -6,7 +6,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from skcal._validation import TINY, FloatArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics, binned_error
-from skcal.metrics._events import Kind, check_kind, one_class, top_label
+from skcal.metrics._events import Kind, mean_error
 from skcal.metrics._features import check_features, check_whole
 
 
@@ -112,15 +112,13 @@ def proximity_informed_calibration_error(
     0.25
     """
     codes, proba, weights, _ = check_predictions(y_true, y_proba, sample_weight, labels)
-    n_classes = proba.shape[1]
-    check_kind(kind, n_classes)
     space = check_features(features, len(proba))
     distance = _mean_distance(space, reference_features, n_neighbors)
     # Ranks instead of the proximities: those of far rows would all be rounded to zero. And
     # the last digits of a distance must not part rows of a grid.
     relative = np.round(distance / max(float(distance.max()), TINY), 12)
-    _, rank = np.unique(-relative, return_inverse=True)
-    rank = rank / max(int(rank.max()), 1)
+    _, order = np.unique(-relative, return_inverse=True)
+    rank = order / max(int(order.max()), 1)
     edges = bin_edges(rank, weights, check_whole(n_proximity_bins, "n_proximity_bins"), "quantile")
     region = assign_bins(rank, edges)
 
@@ -136,11 +134,7 @@ def proximity_informed_calibration_error(
                 total += float(part.sum()) * gap
         return float(total / weights.sum())
 
-    if kind == "top-label":
-        return error(*top_label(codes, proba))
-    if kind == "positive":
-        return error(*one_class(codes, proba, 1))
-    return float(np.mean([error(*one_class(codes, proba, k)) for k in range(n_classes)]))
+    return mean_error(error, kind, codes, proba)
 
 
 def _mean_distance(
