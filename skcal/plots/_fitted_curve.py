@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._bins import bin_edges, bin_statistics
 from skcal.metrics._events import Kind
+from skcal.metrics._smooth import fixed_point, residual_spectrum
 from skcal.plots._inputs import Event
 
 Seed = int | RandomState | None
@@ -27,7 +28,7 @@ _GRID = 201
 _BAND_DECIMALS = 4
 # The kernel works on this many cells of [0, 1].
 _CELLS = 2000
-# From this share of a cell's width the kernel is narrower than a cell.
+# A narrower kernel would not reach the next cell.
 _LEAST_BANDWIDTH = 0.5 / _CELLS
 # Below this share of the rows near a point there is no fit: what is left there is rounding.
 _LEAST_DENSITY = 1e-9
@@ -51,7 +52,8 @@ class FittedReliabilityCurve:
         probabilities lies, at each point by itself with the level asked for.
     error : float
         Mean distance between curve and diagonal, in probability. For the isotonic fit the
-        mean over the rows; for the smooth one the smooth calibration error.
+        mean over the rows; for the smooth one
+        :func:`skcal.metrics.smooth_calibration_error`.
     bandwidth : float
         Standard deviation of the kernel; NaN for the isotonic fit.
     edges : ndarray of shape (n_bins + 1,), float64
@@ -165,7 +167,8 @@ def _smooth_fit(p: FloatArray, happened: FloatArray, weights: FloatArray) -> _Fi
     def excess(outcomes: FloatArray) -> FloatArray:
         return _sums(cell, share * (outcomes - p), _CELLS)
 
-    bandwidth, error = _bandwidth(excess(happened))
+    error = fixed_point(residual_spectrum(p, share * (happened - p)))
+    bandwidth = max(error, _LEAST_BANDWIDTH)
     density = _smoothed(_sums(cell, share, _CELLS), bandwidth)
     density[density < _LEAST_DENSITY] = np.nan
     centres = (np.arange(_CELLS) + 0.5) / _CELLS
@@ -178,21 +181,6 @@ def _smooth_fit(p: FloatArray, happened: FloatArray, weights: FloatArray) -> _Fi
         return np.clip(np.interp(at, centres, rates), 0.0, 1.0)
 
     return at, refit(happened), error, bandwidth, refit, at
-
-
-def _bandwidth(excess: FloatArray) -> tuple[float, float]:
-    """Return the bandwidth that equals the smooth calibration error, and this error.
-
-    The error ``sum |smoothed excess|`` falls as the bandwidth grows, so that both meet once.
-    """
-    low, high = _LEAST_BANDWIDTH, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        if np.abs(_smoothed(excess, middle)).sum() > middle:
-            low = middle
-        else:
-            high = middle
-    return high, float(np.abs(_smoothed(excess, high)).sum())
 
 
 def _smoothed(mass: FloatArray, bandwidth: float) -> FloatArray:
