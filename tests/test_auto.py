@@ -76,12 +76,14 @@ def test_folds_are_as_if_drawn():
         assert same == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / len(rows)))
 
 
-def test_folds_follow_the_rows_in_any_order():
+def test_folds_follow_rows_and_classes_in_any_order():
     logits, y = draw(60, 3)
     order = np.random.default_rng(1).permutation(60)
     folds = deal_folds(log_softmax(logits, axis=1), y, 5)
     shuffled = deal_folds(log_softmax(logits[order], axis=1), y[order], 5)
     assert_array_equal(shuffled, folds[order])
+    renamed = deal_folds(log_softmax(logits[:, [1, 2, 0]], axis=1), (y + 2) % 3, 5)
+    assert_array_equal(renamed, folds)
 
 
 # --- The choice --------------------------------------------------------------------------------

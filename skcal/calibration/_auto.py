@@ -91,7 +91,7 @@ class AutoCalibration(BaseCalibrator):
     >>> auto.calibrator_
     TemperatureScaling(input='logits')
     >>> auto.reason_
-    'temperature has the least cross-validated log-loss, 0.5848 nats, and no simpler ...'
+    'temperature has the least cross-validated log-loss, 0.5846 nats, and no simpler ...'
 
     """
 

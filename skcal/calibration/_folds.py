@@ -10,17 +10,18 @@ from skcal._validation import TINY, FloatArray, IntArray
 
 
 def deal_folds(log_proba: FloatArray, codes: IntArray, n_folds: int) -> IntArray:
-    """Return the fold (n,) of each row, whatever the order of the rows.
+    """Return the fold (n,) of each row, whatever the order of the rows and of the classes.
 
-    Each fold has its share of every class. Within a class rows are sorted by their
-    log-probability and then shuffled by a fixed seed. Dealt out in sorted order they would
-    put the same scores into every fold, and what is noise to a curve would not be new to it
-    in the fold that is left out.
+    Each fold has its share of every class. Rows are sorted by the log-probability of their
+    class and then shuffled by a fixed seed. Dealt out in sorted order they would put the same
+    scores into every fold, and what is noise to a curve would not be new to it in the fold
+    that is left out.
     """
-    own = log_proba[np.arange(len(codes)), codes]
-    order = np.lexsort((own, codes))
+    order = np.argsort(log_proba[np.arange(len(codes)), codes], kind="stable")
     order = order[np.random.default_rng(0).permutation(len(order))]
-    order = order[np.argsort(codes[order], kind="stable")]
+    # Class by class, in the order in which they now appear.
+    _, first, place = np.unique(codes[order], return_index=True, return_inverse=True)
+    order = order[np.argsort(first[place], kind="stable")]
     folds = np.empty(len(codes), dtype=np.intp)
     folds[order] = np.arange(len(codes)) % n_folds
     return folds
