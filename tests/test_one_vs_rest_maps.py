@@ -76,8 +76,12 @@ def test_beta_equals_another_optimiser(parameters):
     weights = np.random.default_rng(1).exponential(size=400)
     targets = platt_targets(y, weights)
 
+    def shift(theta):
+        # With "ab", m is 1/2 in the paper's c = b ln(1 - m) - a ln m.
+        return theta[2] if parameters == "abm" else (theta[0] - theta[1]) * np.log(2)
+
     def loss(theta):
-        q = expit(theta[0] * np.log(p) - theta[1] * np.log1p(-p) + sum(theta[2:]))
+        q = expit(theta[0] * np.log(p) - theta[1] * np.log1p(-p) + shift(theta))
         return -np.average(targets * np.log(q) + (1 - targets) * np.log1p(-q), weights=weights)
 
     free = 3 if parameters == "abm" else 2
@@ -86,7 +90,7 @@ def test_beta_equals_another_optimiser(parameters):
     ).x
     fitted = BetaCalibration(parameters=parameters, shrinkage=0).fit(p, y, weights)
     assert_allclose(fitted.coef_[0], best[:2], atol=1e-3)
-    assert fitted.intercept_[0] == pytest.approx(sum(best[2:]), abs=1e-3)
+    assert fitted.intercept_[0] == pytest.approx(shift(best), abs=1e-3)
     assert loss(np.r_[fitted.coef_[0], fitted.intercept_][:free]) <= loss(best) + 1e-10
 
 
@@ -102,7 +106,7 @@ def test_beta_with_equal_slopes_is_platt_scaling(k):
 
 @pytest.mark.parametrize(("parameters", "share"), [("abm", 0.3), ("am", 0.3), ("ab", 0.5)])
 def test_beta_never_turns_a_score_round(parameters, share):
-    # Without an intercept, slopes of zero say a half.
+    # The curve of "ab" crosses a half: with slopes of zero it says a half.
     p, y = draw_beta(2000, (1, 3), (3, 1), share=0.3)
     fitted = BetaCalibration(parameters=parameters, shrinkage=0).fit(p, y)
     assert_array_equal(fitted.coef_, [[0, 0]])
@@ -258,7 +262,8 @@ def test_the_share_is_parameters_over_twice_the_gain(found, k, weighted):
     extra = sum(N_PARAMETERS[found](one) for one in curves.maps_) - 1
     fitted = found(input="logits").fit(logits, y, weights)
     assert 0 < fitted.shrinkage_ < 1
-    assert fitted.shrinkage_ == pytest.approx(extra / (2 * gain), rel=1e-6)
+    noise = extra + np.sqrt(2 * extra)
+    assert fitted.shrinkage_ == pytest.approx(noise / (2 * gain), rel=1e-6)
 
 
 # A few rows may be ranked so wrongly that no temperature is high enough.
@@ -314,7 +319,7 @@ def test_calibrated_rows_of_many_classes_are_hardly_harmed(found):
             after = fitted.predict_proba(logits[400:])
             losses.append(-np.log(after[rows, y[400:]]).mean() - before)
     # Steps follow noise more than their number says.
-    assert np.mean(harm["auto"]) < (0.01 if found is IsotonicCalibration else 0.005)
+    assert np.mean(harm["auto"]) < 0.005
     assert np.mean(harm["auto"]) < 0.25 * np.mean(harm[0])
 
 

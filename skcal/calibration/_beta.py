@@ -24,8 +24,8 @@ class BetaCalibration(ShrunkMap):
     Parameters
     ----------
     parameters : {"abm", "am", "ab"}, default="abm"
-        Which are free: all; a = b and c; or a and b with c = 0. (The paper writes
-        c = b ln(1 - m) - a ln m.)
+        Which are free, with c = b ln(1 - m) - a ln m: all, so that c is free; a = b and m; or
+        a and b with m = 1/2, where the curve then crosses 1/2.
     shrinkage : "auto" or float in [0, 1], default="auto"
         The share of temperature scaling in the answer, which is a geometric mean of both.
         "auto" sets it by how much the curves gain over temperature scaling on the rows of
@@ -113,6 +113,8 @@ class BetaCalibration(ShrunkMap):
         slopes = _slopes(log_odds)
         if self.parameters == "am":
             slopes = slopes.sum(axis=0, keepdims=True)
+        elif self.parameters == "ab":  # ln(2 p) and -ln(2 (1 - p)): zero where m is
+            slopes += np.array([[np.log(2)], [-np.log(2)]])
         n_slopes = len(slopes)
         constant = [] if self.parameters == "ab" else [np.ones_like(log_odds)]
         curve, n_iter, converged = fit_logistic(
@@ -125,7 +127,7 @@ class BetaCalibration(ShrunkMap):
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
         a, b = (curve[0], curve[0]) if n_slopes == 1 else curve[:2]
-        return np.array([a, b, curve[-1] if constant else 0.0])
+        return np.array([a, b, curve[-1] if constant else (a - b) * np.log(2)])
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         return learned[:2] @ _slopes(log_odds) + learned[2]

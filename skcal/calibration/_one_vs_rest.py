@@ -64,10 +64,11 @@ class ShrunkMap(OneVsRestMap):
     convex, so that it is not above that of temperature scaling, nor that of no calibration,
     on the rows of ``fit``.
 
-    The share :math:`a` is :math:`d / (2 G)`, at most 1: G is by how many nats the map lowers
-    the total log-loss below temperature scaling on its own rows, and d how many parameters it
-    has more. If these rows need no more than a temperature, 2 G is distributed as
-    :math:`\chi^2_d`, with mean d, and most of the map's gain is noise.
+    The share :math:`a` is :math:`(d + \sqrt{2 d}) / (2 G)`, at most 1: G is by how many nats
+    the map lowers the total log-loss below temperature scaling on its own rows, and d how many
+    parameters it has more. If these rows need no more than a temperature, 2 G is distributed
+    as :math:`\chi^2_d`, with mean d and standard deviation :math:`\sqrt{2 d}`: a gain below
+    the sum of both is taken for noise, and a greater one for noise in part.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -96,7 +97,8 @@ class ShrunkMap(OneVsRestMap):
         gain = weights.sum() * (before - after)
         sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
         extra = max(sum(sizes) - 1, 0)  # rows of a single class have no curve at all
-        self.shrinkage_ = 1.0 if 2 * gain <= extra else float(extra / (2 * gain))
+        noise = extra + np.sqrt(2 * extra)
+        self.shrinkage_ = 1.0 if 2 * gain <= noise else float(noise / (2 * gain))
         return mean_log_loss(self._blend(curves, tempered), codes, weights)
 
     def _blend(self, curves: FloatArray, tempered: FloatArray) -> FloatArray:
