@@ -27,7 +27,7 @@ _GRID = 201
 # a million rows become ten thousand.
 _BAND_DECIMALS = 4
 # The kernel works on this many cells of [0, 1].
-_CELLS = 2000
+_CELLS = 1000
 # A narrower kernel would not reach the next cell.
 _LEAST_BANDWIDTH = 0.5 / _CELLS
 # Below this share of the rows near a point there is no fit: what is left there is rounding.

@@ -102,7 +102,7 @@ class LocalCalibrationDisplay:
     >>> model = GaussianNB().fit(X[::2], y[::2])
     >>> display = LocalCalibrationDisplay.from_estimator(model, X[1::2], y[1::2])
     >>> display.ax_.get_xlabel()
-    'First principal component (45 %)'
+    'First principal component (44 %)'
     """
 
     def __init__(

@@ -55,8 +55,6 @@ def count_panel(ax: Axes, xlabel: str) -> Axes:
 
 def draw_counts(panel: Axes, count: IntArray, edges: FloatArray, line: Line2D) -> StepPatch:
     """Draw the outline of the counts in the looks of a line, and fill it if it is the first."""
-    from matplotlib.ticker import LogLocator
-
     color, first = line.get_color(), not panel.patches
     # Only the first is filled and parted, or several would hide each other.
     bars = panel.stairs(
@@ -73,12 +71,18 @@ def draw_counts(panel: Axes, count: IntArray, edges: FloatArray, line: Line2D) -
         between = np.minimum(count[1:], count[:-1])
         panel.vlines(edges[1:-1], 0, between, colors=[color], linewidth=0.5)
     held = count[count > 0]
-    if held.max() > _WIDE * held.min() and panel.get_yscale() == "linear":
-        panel.set_yscale("symlog", linthresh=1, linscale=0.3)  # knows zero, unlike "log"
-        panel.yaxis.set_major_locator(LogLocator(numticks=3))  # without a tick at zero
-        panel.set_ylabel("Count (log)")
-        panel.set_ylim(bottom=0)
+    if held.max() > _WIDE * held.min() or panel.get_yscale() != "linear":
+        _count_by_logarithm(panel)
     return bars
+
+
+def _count_by_logarithm(panel: Axes) -> None:
+    """Put the counts, of all displays on the panel, on a scale that shows few rows too."""
+    panel.set_yscale("symlog", linthresh=1, linscale=0.3)  # knows zero, unlike "log"
+    top = float(panel.dataLim.y1)
+    decades = 10.0 ** np.arange(np.floor(np.log10(top)) + 1)
+    panel.set_yticks(decades[:: -(-len(decades) // 3)])
+    panel.set(ylim=(0, 1.5 * top), ylabel="Count (log)")
 
 
 def _split(ax: Axes) -> Axes:
