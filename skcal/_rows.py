@@ -58,7 +58,8 @@ def softmax(x: FloatArray, least: float) -> FloatArray:
 
 def log_sigmoid(z: FloatArray) -> FloatArray:
     """Return ln(1 / (1 + exp(-z))), of any shape."""
-    return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
+    # A tail below 1e-16 is lost, for a logarithm that is several times faster than log1p.
+    return np.minimum(z, 0.0) - np.log(1.0 + np.exp(-np.abs(z)))
 
 
 def mean_log_loss(scores: FloatArray, codes: IntArray, weights: FloatArray) -> float:

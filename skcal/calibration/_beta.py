@@ -109,7 +109,9 @@ class BetaCalibration(ShrunkMap):
         self.coef_, self.intercept_ = curves[:, :2], curves[:, 2]
         return loss
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
         slopes = _slopes(log_odds)
         if self.parameters == "am":
             slopes = slopes.sum(axis=0, keepdims=True)
@@ -117,8 +119,9 @@ class BetaCalibration(ShrunkMap):
             slopes += np.array([[np.log(2)], [-np.log(2)]])
         n_slopes = len(slopes)
         constant = [] if self.parameters == "ab" else [np.ones_like(log_odds)]
+        columns = np.vstack([slopes, *constant])
         curve, n_iter, converged = fit_logistic(
-            np.vstack([slopes, *constant]),
+            columns,
             smoothed_targets(hit, weights),
             weights,
             np.r_[np.ones(n_slopes), np.zeros(len(constant))],
@@ -127,7 +130,8 @@ class BetaCalibration(ShrunkMap):
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
         a, b = (curve[0], curve[0]) if n_slopes == 1 else curve[:2]
-        return np.array([a, b, curve[-1] if constant else (a - b) * np.log(2)])
+        learned = np.array([a, b, curve[-1] if constant else (a - b) * np.log(2)])
+        return learned, curve @ columns
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         return learned[:2] @ _slopes(log_odds) + learned[2]

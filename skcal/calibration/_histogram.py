@@ -9,8 +9,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._isotonic import merge_ties
 from skcal.calibration._one_vs_rest import OneVsRestMap
+from skcal.calibration._ties import merge_ties
 
 
 class HistogramBinning(OneVsRestMap):
@@ -98,8 +98,11 @@ class HistogramBinning(OneVsRestMap):
         self.n_bins = n_bins
         self.strategy = strategy
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        x, counts, hits = merge_ties(log_odds, hit, weights)
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
+        ties = merge_ties(log_odds, hit, weights)
+        x, counts, hits = ties.x, ties.weight, ties.mean
         if self.strategy == "quantile":
             first = quantile_bins(counts, self.n_bins)
             edges = np.r_[x[0], (x[first[1:] - 1] + x[first[1:]]) / 2]
@@ -115,7 +118,8 @@ class HistogramBinning(OneVsRestMap):
             for share, own in ((hits, expit(x)), (1 - hits, expit(-x)))
         ]
         hit, miss = np.log(np.maximum(parts, TINY))
-        return np.vstack([edges, hit - miss])
+        learned = np.vstack([edges, hit - miss])
+        return learned, ties.to_rows(self._map_column(learned, x))
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         edges, values = learned

@@ -8,6 +8,7 @@ from sklearn.isotonic import isotonic_regression
 
 from skcal._validation import FloatArray, Input
 from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
+from skcal.calibration._ties import merge_ties
 
 # Steps rise by this much in log-odds, so that rows on one step keep the order of their scores.
 _TILT = 1e-9
@@ -110,17 +111,21 @@ class IsotonicCalibration(ShrunkMap):
         super().__init__(shrinkage=shrinkage, input=input, eps=eps)
         self.centered = centered
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        x, counts, means = merge_ties(log_odds, smoothed_targets(hit, weights), weights)
-        y = isotonic_regression(means, sample_weight=counts, y_min=0.0, y_max=1.0)
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
+        ties = merge_ties(log_odds, smoothed_targets(hit, weights), weights)
+        y = isotonic_regression(ties.mean, sample_weight=ties.weight, y_min=0.0, y_max=1.0)
         # Not a difference of rounding: steps are counted.
         first = np.flatnonzero(np.r_[True, np.diff(y) > 1e-10])
         if self.centered:
-            centres = np.add.reduceat(x * counts, first) / np.add.reduceat(counts, first)
-            return np.vstack([centres, y[first]])
-        last = np.r_[first[1:] - 1, len(y) - 1]
-        corners = np.unique(np.r_[first, last])
-        return np.vstack([x[corners], y[corners]])
+            sums = np.add.reduceat(ties.x * ties.weight, first)
+            learned = np.vstack([sums / np.add.reduceat(ties.weight, first), y[first]])
+        else:
+            last = np.r_[first[1:] - 1, len(y) - 1]
+            corners = np.unique(np.r_[first, last])
+            learned = np.vstack([ties.x[corners], y[corners]])
+        return learned, ties.to_rows(self._map_column(learned, ties.x))
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         steps = logit(np.clip(np.interp(log_odds, *learned), 1e-300, 1 - 1e-16))
@@ -128,16 +133,3 @@ class IsotonicCalibration(ShrunkMap):
 
     def _n_parameters(self, learned: Any) -> int:
         return 1 + int((np.diff(learned[1]) > 1e-10).sum())
-
-
-def merge_ties(
-    x: FloatArray, targets: FloatArray, weights: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the distinct values in rising order, their weights and weighted mean targets."""
-    order = np.argsort(x)
-    x, targets, weights = x[order], targets[order], weights[order]
-    first = np.flatnonzero(np.r_[True, np.diff(x) > 0])
-    if len(first) == len(x):
-        return x, weights, targets
-    counts = np.add.reduceat(weights, first)
-    return x[first], counts, np.add.reduceat(weights * targets, first) / counts

@@ -16,14 +16,16 @@ from skcal.calibration._temperature import find_temperature
 class OneVsRestMap(BaseCalibrator):
     r"""Base of maps of one probability: the second class of two, or each class against the rest.
 
-    A map implements ``_fit_column(log_odds, hit, weights)``, which returns what it learned,
-    and ``_map_column(learned, log_odds)``, which returns calibrated log-odds. With more than
-    two classes the calibrated probabilities are divided by their sum. A class without a
-    single row, or with all of them, keeps its own probability.
+    A map implements ``_fit_column(log_odds, hit, weights)``, which returns what it learned and
+    the calibrated log-odds of these rows, and ``_map_column(learned, log_odds)``, which returns
+    those of other rows. With more than two classes the calibrated probabilities are divided by
+    their sum. A class without a single row, or with all of them, keeps its own probability.
     """
 
     @abstractmethod
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
         """Learn from log-odds (n,), 0/1 outcomes (n,) and weights (n,)."""
 
     @abstractmethod
@@ -31,16 +33,23 @@ class OneVsRestMap(BaseCalibrator):
         """Return calibrated log-odds (n,)."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
+        return mean_log_loss(self._fit_curves(log_proba, codes, weights), codes, weights)
+
+    def _fit_curves(
+        self, log_proba: FloatArray, codes: IntArray, weights: FloatArray
+    ) -> FloatArray:
+        """Set ``maps_`` and return the unnormalised log-probabilities (n, K) of these rows."""
         odds = LogOdds(log_proba)
+        columns = mapped_columns(log_proba)
+        calibrated = np.empty((len(columns), len(log_proba)))
         self.maps_ = []
-        for column in mapped_columns(log_proba):
+        for row, column in enumerate(columns):
             hit = (codes == column).astype(np.float64)
-            self.maps_.append(
-                self._fit_column(odds.column(column), hit, weights)
-                if 0 < hit.sum() < len(hit)
-                else None
-            )
-        return None
+            learned, calibrated[row] = None, odds.column(column)
+            if 0 < hit.sum() < len(hit):
+                learned, calibrated[row] = self._fit_column(calibrated[row], hit, weights)
+            self.maps_.append(learned)
+        return _join(calibrated)
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         odds = LogOdds(log_proba)
@@ -51,9 +60,7 @@ class OneVsRestMap(BaseCalibrator):
             calibrated[row] = odds.column(column)
             if learned is not None:
                 calibrated[row] = self._map_column(learned, calibrated[row])
-        if log_proba.shape[1] == 2:
-            calibrated = np.vstack([-calibrated, calibrated])
-        return log_sigmoid(calibrated).T
+        return _join(calibrated)
 
 
 class ShrunkMap(OneVsRestMap):
@@ -87,12 +94,12 @@ class ShrunkMap(OneVsRestMap):
         """Return how many parameters one curve has."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
-        super()._fit(log_proba, codes, weights)
+        curves = self._fit_curves(log_proba, codes, weights)
         self.temperature_ = find_temperature(log_proba, codes, weights)[0]
         self.shrinkage_ = self.shrinkage
         if self.shrinkage != "auto":
             return None
-        tempered, curves = log_proba / self.temperature_, super()._transform(log_proba)
+        tempered = log_proba / self.temperature_
         before, after = (mean_log_loss(part, codes, weights) for part in (tempered, curves))
         gain = weights.sum() * (before - after)
         sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
@@ -145,6 +152,13 @@ class LogOdds:
         with np.errstate(divide="ignore"):
             others = np.log1p(-np.exp(np.minimum(values, 0.0)))
         return values - np.where(is_top, self._log_rest, others)
+
+
+def _join(calibrated: FloatArray) -> FloatArray:
+    """Return unnormalised log-probabilities (n, K) of calibrated log-odds (K, n), or (1, n)."""
+    if len(calibrated) == 1:
+        return np.vstack([np.zeros_like(calibrated), calibrated]).T
+    return log_sigmoid(calibrated).T
 
 
 def mapped_columns(log_proba: FloatArray) -> list[int]:

@@ -89,14 +89,16 @@ class PlattScaling(ShrunkMap):
         self.coef_, self.intercept_ = lines.T
         return loss
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
         columns = np.vstack([log_odds, np.ones_like(log_odds)])
         line, n_iter, converged = fit_logistic(
             columns, smoothed_targets(hit, weights), weights, np.array([1.0, 0.0])
         )
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
-        return line
+        return line, line @ columns
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         slope, intercept = learned

@@ -82,13 +82,16 @@ class QuadraticScaling(ShrunkMap):
         self.coef_ = np.array([same if learned is None else learned for learned in self.maps_])
         return loss
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
+        columns = _powers(log_odds)
         curve, n_iter, converged = fit_logistic(
-            _powers(log_odds), smoothed_targets(hit, weights), weights, np.array([0.0, 1.0, 0.0])
+            columns, smoothed_targets(hit, weights), weights, np.array([0.0, 1.0, 0.0])
         )
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
-        return curve
+        return curve, curve @ columns
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         return learned @ _powers(log_odds)

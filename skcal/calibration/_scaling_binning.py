@@ -10,9 +10,9 @@ from sklearn.utils._param_validation import Interval
 from skcal._validation import FloatArray, Input
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._histogram import find_bins, quantile_bins
-from skcal.calibration._isotonic import merge_ties
 from skcal.calibration._logistic import fit_logistic
 from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
+from skcal.calibration._ties import merge_ties
 
 
 class ScalingBinning(OneVsRestMap):
@@ -87,20 +87,24 @@ class ScalingBinning(OneVsRestMap):
         super().__init__(input=input, eps=eps)
         self.n_bins = n_bins
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
         columns = np.vstack([log_odds, np.ones_like(log_odds)])
         line, n_iter, converged = fit_logistic(
             columns, smoothed_targets(hit, weights), weights, np.array([1.0, 0.0])
         )
         self.n_iter_ = max(self.n_iter_, n_iter)
         self.converged_ &= converged
-        x, counts, _ = merge_ties(log_odds, hit, weights)
+        ties = merge_ties(log_odds, hit, weights)
+        x, counts = ties.x, ties.weight
         first = quantile_bins(counts, self.n_bins)
         edges = np.r_[x[0], (x[first[1:] - 1] + x[first[1:]]) / 2]
         totals = np.add.reduceat(counts, first)
         scaled = line[0] * x + line[1]
         means = np.add.reduceat(counts * expit(scaled), first) / totals
-        return np.vstack([edges, logit(np.clip(means, 1e-300, 1 - 1e-16))])
+        learned = np.vstack([edges, logit(np.clip(means, 1e-300, 1 - 1e-16))])
+        return learned, ties.to_rows(self._map_column(learned, x))
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         edges, values = learned

@@ -204,15 +204,18 @@ def _of_two(
     margin = log_proba[:, 0] - log_proba[:, 1]
     # The targets are the labels, plus the model's own probabilities at the given strength.
     pull = shrinkage * weights / weights.sum()
-    wanted = weights @ (margin * (codes == 0)) + pull @ (margin * np.exp(log_proba[:, 0]))
-    total = weights + pull
+    wanted = float(weights @ (margin * (codes == 0)) + pull @ (margin * np.exp(log_proba[:, 0])))
+    moved = (weights + pull) * margin
 
     def derivatives(inverse: float) -> tuple[float, float]:
-        small = np.exp(-np.abs(inverse * margin))
-        sigmoid = np.where(margin >= 0, 1.0, small) / (1 + small)
-        moved = total * margin
-        spread = small / (1 + small) ** 2
-        return float(moved @ sigmoid - wanted), float((moved * margin) @ spread)
+        first = second = 0.0
+        for rows in row_blocks((len(margin), 1)):
+            part, size = margin[rows], moved[rows]
+            small = np.exp(-np.abs(inverse * part))
+            whole = 1 + small
+            first += float(size @ (np.where(part >= 0, 1.0, small) / whole))
+            second += float((size * part) @ (small / whole**2))
+        return first - wanted, second
 
     return derivatives
 

@@ -8,8 +8,8 @@ from sklearn.isotonic import isotonic_regression
 
 from skcal._validation import FloatArray
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._isotonic import merge_ties
 from skcal.calibration._one_vs_rest import LogOdds, OneVsRestMap, mapped_columns
+from skcal.calibration._ties import merge_ties
 
 # How many scores are looked at in one go: few after a change, more while nothing changes.
 _NEAR, _FAR = 16, 65_536
@@ -116,12 +116,15 @@ class VennAbersCalibration(OneVsRestMap):
             ends = [[1 - high, 1 - low], [low, high]]
         return np.array(ends).transpose(2, 0, 1)
 
-    def _fit_column(self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray) -> Any:
-        x, counts, means = merge_ties(log_odds, hit, weights)
-        p1 = _upper(counts, counts * means)
+    def _fit_column(
+        self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
+    ) -> tuple[Any, FloatArray]:
+        ties = merge_ties(log_odds, hit, weights)
+        counts, hits = ties.weight, ties.weight * ties.mean
+        p1 = _upper(counts, hits)
         # Read from the right, with the labels exchanged, p0 is what p1 is from the left.
-        p0 = 1 - _upper(counts[::-1], (counts * (1 - means))[::-1])[::-1]
-        return np.vstack([x, p0, p1])
+        p0 = 1 - _upper(counts[::-1], (counts - hits)[::-1])[::-1]
+        return np.vstack([ties.x, p0, p1]), ties.to_rows(np.log(p1) - np.log(1 - p0))
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         p0, p1 = _ends(learned, log_odds)
