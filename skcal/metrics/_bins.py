@@ -59,9 +59,9 @@ def bin_edges(
         return np.linspace(0.0, 1.0, n_bins + 1)
     if strategy != "quantile":
         raise ValueError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}.")
-    values, _, reached = _in_order(confidence, weights)
+    values, _, weight = _in_order(confidence, weights)
     # Of rows that tie, it does not matter which one reaches the share.
-    return _closed(values[_places(reached, n_bins)], values[-1])
+    return _closed(values[_places(weight, n_bins)], values[-1])
 
 
 def sweep_edges(
@@ -73,23 +73,32 @@ def sweep_edges(
     at which some bin's event rate lies below the one to its left. Edges are those of
     ``"quantile"``.
     """
-    values, order, reached = _in_order(confidence, weights)
+    values, order, weight = _in_order(confidence, weights)
     last = np.append(values[1:] > values[:-1], True)
-    happened = np.cumsum((weights * event)[order])[last] / weights.sum()
-    values, reached = values[last], reached[last]
-    smallest = np.diff(reached, prepend=0.0).min()
-    best = np.empty(0, dtype=np.intp)
-    for n_bins in range(2, check_n_bins(most) + 1):
-        inner = np.unique(_places(reached, n_bins))
-        inner = inner[inner < len(values) - 1]
+    # Rows whose weight drowns in that of all before have no rate.
+    last[last] = np.diff(weight[last], prepend=0.0) > 0
+    happened = np.cumsum((weights * event)[order])[last]
+    values, weight = values[last], weight[last]
+    most = check_n_bins(most)
+
+    def rates_rise(inner: IntArray) -> bool:
         ends = np.append(inner, len(values) - 1)
-        rates = np.diff(happened[ends], prepend=0.0) / np.diff(reached[ends], prepend=0.0)
-        if (np.diff(rates) < -_SHARE_TOLERANCE).any():
-            break
-        best = inner
-        # From here on every probability has a bin of its own.
-        if len(inner) == len(values) - 1 and n_bins * smallest >= 1:
-            break
+        rates = np.diff(happened[ends], prepend=0.0) / np.diff(weight[ends], prepend=0.0)
+        return bool((np.diff(rates) > -_SHARE_TOLERANCE).all())
+
+    finest = np.arange(len(values) - 1)
+    if rates_rise(finest):
+        # Then those of any bins do, and enough bins separate all probabilities.
+        enough = np.diff(weight, prepend=0.0).min() * most >= weight[-1]
+        best = finest if enough else _places(weight, most)
+    else:
+        best = finest[:0]
+        for n_bins in range(2, most + 1):
+            inner = np.unique(_places(weight, n_bins))
+            inner = inner[inner < len(finest)]
+            if not rates_rise(inner):
+                break
+            best = inner
     return _closed(values[best], values[-1])
 
 
@@ -103,17 +112,17 @@ def rank_order(confidence: FloatArray) -> tuple[FloatArray, IntArray]:
 def _in_order(
     confidence: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return the rows with weight in increasing order, and the share of weight up to each."""
+    """Return the rows with weight in increasing order, and the weight up to each of them."""
     values, order = rank_order(confidence)
     counted = weights[order] > 0
     values, order = values[counted], order[counted]
-    reached = np.cumsum(weights[order])
-    return values, order, reached / reached[-1]
+    return values, order, np.cumsum(weights[order])
 
 
-def _places(reached: FloatArray, n_bins: int) -> IntArray:
-    """Return where the share of the weight reaches 1/n_bins, 2/n_bins, ..."""
-    return np.searchsorted(reached, np.arange(1, n_bins) / n_bins - _SHARE_TOLERANCE)
+def _places(weight: FloatArray, n_bins: int) -> IntArray:
+    """Return where a growing weight reaches the shares 1/n_bins, 2/n_bins, ... of its last."""
+    wanted = np.arange(1, n_bins) / n_bins - _SHARE_TOLERANCE
+    return np.searchsorted(weight, wanted * weight[-1])
 
 
 def _closed(inner: FloatArray, largest: float) -> FloatArray:

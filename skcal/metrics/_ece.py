@@ -120,10 +120,24 @@ def expected_calibration_error(
 
     **Bias.** On finite data it lies above the truth, since within a bin even a perfectly
     calibrated model's frequency scatters about the mean probability; more bins and fewer
-    rows make that worse. Means over 2,000 data sets of a perfectly calibrated model (kind
-    "positive", probabilities uniform on [0, 1], 15 bins; the truth is 0):
+    rows make that worse. Means over 2,000 data sets of 1,000 rows, and 500 of 10,000, from a
+    perfectly calibrated model (kind "positive", probabilities uniform on [0, 1], 15 bins):
 
-    @@BIAS@@
+    =========================  ==========  ===========
+    options                    1,000 rows  10,000 rows
+    =========================  ==========  ===========
+    "l1", "uniform"            0.038       0.012
+    "l1", "quantile"           0.038       0.012
+    "l1", "sweep"              0.029       0.013
+    "l2"                       0.049       0.016
+    "l2", debias               0.012       0.004
+    "max"                      0.110       0.034
+    "l2", squared              2.5e-3      2.5e-4
+    "l2", squared, debias      -2e-5       -5e-7
+    =========================  ==========  ===========
+
+    The truth is 0. Only the last line is right on average; its standard error is 2e-5 and
+    4e-6. The debiased root is not: what is negative becomes 0, what is positive stays.
 
     The subtracted variance also holds the spread of the probabilities within a bin, and is a
     little too large where bins are wide: the squared, debiased error then averages
