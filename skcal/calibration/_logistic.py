@@ -4,6 +4,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
+from skcal._rows import row_blocks
 from skcal._validation import FloatArray
 
 _MAX_ITER = 100
@@ -82,7 +83,7 @@ def _on_faces(
         if keep:
             theta[keep], n_iter, converged = _solve(columns[keep], targets, share, start[keep])
         if (theta[:non_negative] >= 0).all():  # all zero always is
-            loss = _loss_and_proba(theta @ columns, targets, share)[0]
+            loss = _evaluate(columns, targets, share, theta)[0]
             if loss < least:
                 least, best = loss, (theta, n_iter, converged)
     return best
@@ -108,10 +109,8 @@ def _newton(
     columns: FloatArray, targets: FloatArray, share: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, int, bool]:
     """Newton's method with step halving: the loss is convex in a few parameters."""
-    here, proba, variance = _loss_and_proba(theta @ columns, targets, share)
+    here, gradient, hessian = _evaluate(columns, targets, share, theta)
     for n_iter in range(1, _MAX_ITER + 1):
-        gradient = columns @ (share * (proba - targets))
-        hessian = (columns * (share * variance)) @ columns.T
         # A whisker of ridge: scores that are all equal leave one direction flat.
         step = np.linalg.solve(hessian + 1e-14 * np.eye(len(theta)), gradient)
         gain = float(gradient @ step)
@@ -119,20 +118,28 @@ def _newton(
             return theta - step, n_iter, True
         size = 1.0
         while True:
-            at = (theta - size * step) @ columns
-            there, proba, variance = _loss_and_proba(at, targets, share)
+            at = theta - size * step
+            there, gradient, hessian = _evaluate(columns, targets, share, at)
             if there <= here - 1e-4 * size * gain or size < 1e-12:
                 break
             size /= 2
-        theta, here = theta - size * step, there
+        theta, here = at, there
     return theta, n_iter, False
 
 
-def _loss_and_proba(
-    z: FloatArray, targets: FloatArray, share: FloatArray
+def _evaluate(
+    columns: FloatArray, targets: FloatArray, share: FloatArray, theta: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Return the mean logistic loss, sigmoid(z) and its derivative, sharing the exponential."""
-    small = np.exp(-np.abs(z))
-    softplus = np.maximum(z, 0) + np.log(1 + small)
-    proba = np.where(z >= 0, 1.0, small) / (1 + small)
-    return float(share @ (softplus - targets * z)), proba, small / (1 + small) ** 2
+    """Return the mean logistic loss, its gradient and its Hessian, block by block."""
+    loss, gradient, hessian = 0.0, np.zeros_like(theta), np.zeros((len(theta), len(theta)))
+    for rows in row_blocks(columns.shape[::-1]):
+        part, weight, target = columns[:, rows], share[rows], targets[rows]
+        z = theta @ part
+        small = np.exp(-np.abs(z))
+        whole = 1 + small
+        softplus = np.maximum(z, 0) + np.log(whole)
+        loss += float(weight @ (softplus - target * z))
+        proba = np.where(z >= 0, 1.0, small) / whole
+        gradient += part @ (weight * (proba - target))
+        hessian += (part * (weight * small / whole**2)) @ part.T
+    return loss, gradient, hessian
