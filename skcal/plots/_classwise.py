@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skcal._validation import check_predictions
-from skcal.metrics import expected_calibration_error, log_loss
+from skcal.metrics import log_loss
 from skcal.metrics._bins import Strategy
 from skcal.metrics._events import find_column
-from skcal.plots._class_choice import ORDERS, Order, choose_classes
+from skcal.plots._class_choice import ORDERS, Order, choose_classes, class_errors
 from skcal.plots._fitted_curve import Seed
 from skcal.plots._inputs import predicted_by
 from skcal.plots._reliability import ReliabilityDisplay
@@ -233,39 +234,43 @@ class ClasswiseReliabilityDisplay:
             If an option is unknown, or labels and probabilities do not fit together.
         """
         codes, proba, weights, classes = check_predictions(y_true, y_proba, sample_weight, labels)
-        bins: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy}
+        errors = class_errors(codes, proba, weights, n_bins, strategy)
         choice = None
         if class_labels is not None:
             shown = [find_column(classes, one) for one in np.asarray(class_labels).tolist()]
         else:
-            shown = choose_classes(codes, proba, weights, max_classes, order, bins)
+            shown = choose_classes(codes, weights, errors, max_classes, order)
             if len(shown) < len(classes):
                 choice = ORDERS[order]
-        checked: dict[str, Any] = {"sample_weight": weights, "labels": classes}
-        truth = classes[codes]
-        options = {"method": method, "confidence_level": confidence_level, **bins, **checked}
+        nll = log_loss(classes[codes], proba, sample_weight=weights, labels=classes)
         # All panels draw from one generator, or the classes' bands would share their noise.
         rng = RandomState() if random_state is None else check_random_state(random_state)
-        found = [
-            find_curve(
-                truth,
-                proba,
-                kind="class-wise",
-                class_label=classes.tolist()[column],
+        displays = []
+        for column in shown:
+            # As a problem of two classes, whose checks do not look at all columns again.
+            curve, _, error = find_curve(
+                codes == column,
+                proba[:, column],
+                kind="positive",
+                class_label=None,
+                method=method,
+                n_bins=n_bins,
+                strategy=strategy,
+                sample_weight=weights,
+                labels=[False, True],
+                confidence_level=confidence_level,
                 n_resamples=n_resamples,
                 random_state=rng,
-                **options,
             )
-            for column in shown
-        ]
-        displays = [ReliabilityDisplay(curve, nll=nll, ece=error) for curve, nll, error in found]
+            curve = replace(curve, kind="class-wise", class_label=classes.tolist()[column])
+            displays.append(ReliabilityDisplay(curve, nll=nll, ece=error))
         grid = cls(
             displays,
             n_classes=len(classes),
             choice=choice,
             name=name,
-            nll=log_loss(truth, proba, **checked),
-            ece=expected_calibration_error(truth, proba, kind="class-wise", **bins, **checked),
+            nll=nll,
+            ece=float(errors.mean()),
         )
         return grid.plot(axes, ref_line=ref_line, **line_kwargs)
 
