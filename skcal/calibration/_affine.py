@@ -123,7 +123,13 @@ def fit_affine(
         np.zeros(start.size + n_classes),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": 1e-13, "gtol": 1e-8},
+        options={
+            "maxiter": max_iter,
+            "maxfun": 2 * max_iter,
+            "ftol": 1e-11,
+            "gtol": 1e-7,
+            "maxcor": 20,
+        },
     )
     coef, intercept = change.forward(result.x)
     return Affine(
