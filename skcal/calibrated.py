@@ -322,9 +322,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         for bounds, columns in self._answers(X, "predict_interval"):
             upper.add(bounds[..., 1], slice(None), columns)
             doubt.add(1.0 - bounds[..., 0], slice(None), columns)
-        return np.sort([1.0 - np.exp(doubt.mean()), np.exp(upper.mean())], axis=0).transpose(
-            1, 2, 0
-        )
+        ends = np.array([1.0 - np.exp(doubt.mean()), np.exp(upper.mean())])
+        return np.sort(ends, axis=0).transpose(1, 2, 0)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row.
