@@ -137,6 +137,20 @@ def test_order_of_rows_and_repetition_do_not_matter():
         assert_allclose(other.coverage, curve.coverage)
 
 
+@pytest.mark.parametrize("least", [0, 1e-20])
+def test_rows_without_weight_have_no_width(least):
+    y, p = sample(40)
+    p = 0.1 + 0.8 * p
+    curve = risk_coverage_curve(y, p)
+    more = risk_coverage_curve(
+        [0, *y, 0, 1], [0.999, *p, 0.51, 0.5], sample_weight=[least, *np.ones(40), least, least]
+    )
+    assert more.area == pytest.approx(curve.area)
+    assert more.oracle_area == pytest.approx(curve.oracle_area)
+    assert np.isfinite(more.risk).all()
+    assert more.risk_at(0.5) == pytest.approx(curve.risk_at(0.5))
+
+
 def test_constant_confidence_has_the_error_rate_as_area():
     curve = risk_coverage_curve([0, 1, 1, 1], [0.7] * 4)
     assert curve.area == pytest.approx(0.25)

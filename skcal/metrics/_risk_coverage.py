@@ -66,8 +66,8 @@ class RiskCoverageCurve:
         if not ((share >= 0) & (share <= 1)).all():
             raise ValueError(f"coverage must be within [0, 1]; got {coverage!r}.")
         lost = np.interp(share, np.r_[0.0, self.coverage], np.r_[0.0, self.coverage * self.risk])
-        first = share <= self.coverage[0]
-        return np.where(first, self.risk[0], lost / np.where(first, 1.0, share))
+        none = share == 0
+        return np.where(none, self.risk[0], lost / np.where(none, 1.0, share))
 
 
 def risk_coverage_curve(
