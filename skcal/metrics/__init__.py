@@ -4,6 +4,7 @@ from skcal.metrics._binned_cumulative import binned_cumulative_calibration_error
 from skcal.metrics._cumulative import cumulative_calibration_error, ks_calibration_error
 from skcal.metrics._curve import ReliabilityCurve, reliability_curve
 from skcal.metrics._decision_curve import DecisionCurve, decision_curve
+from skcal.metrics._decomposition import ScoreDecomposition, score_decomposition
 from skcal.metrics._ece import expected_calibration_error
 from skcal.metrics._groups import GroupCalibration, group_calibration_error
 from skcal.metrics._local import local_calibration_error
@@ -13,8 +14,10 @@ from skcal.metrics._multicalibration import SegmentCalibration, multicalibration
 from skcal.metrics._named_errors import adaptive_calibration_error, maximum_calibration_error
 from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._proximity import proximity_informed_calibration_error
+from skcal.metrics._ranked import ranked_probability_score
 from skcal.metrics._risk_coverage import RiskCoverageCurve, risk_coverage_curve
 from skcal.metrics._skce import squared_kernel_calibration_error
+from skcal.metrics._skill import skill_score
 from skcal.metrics._smooth import smooth_calibration_error
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "GroupCalibration",
     "ReliabilityCurve",
     "RiskCoverageCurve",
+    "ScoreDecomposition",
     "SegmentCalibration",
     "adaptive_calibration_error",
     "binned_cumulative_calibration_error",
@@ -38,8 +42,11 @@ __all__ = [
     "mean_cost",
     "multicalibration_error",
     "proximity_informed_calibration_error",
+    "ranked_probability_score",
     "reliability_curve",
     "risk_coverage_curve",
+    "score_decomposition",
+    "skill_score",
     "smooth_calibration_error",
     "squared_kernel_calibration_error",
 ]
