@@ -4,6 +4,7 @@ from skcal.plots._calibration_map import CalibrationMapDisplay
 from skcal.plots._classwise import ClasswiseReliabilityDisplay
 from skcal.plots._confidence import ConfidenceHistogramDisplay
 from skcal.plots._decision_curve import DecisionCurveDisplay
+from skcal.plots._decomposition import ScoreDecompositionDisplay
 from skcal.plots._fitted_curve import FittedReliabilityCurve
 from skcal.plots._local_calibration import LocalCalibrationDisplay
 from skcal.plots._reliability import ReliabilityDisplay
@@ -18,4 +19,5 @@ __all__ = [
     "LocalCalibrationDisplay",
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
+    "ScoreDecompositionDisplay",
 ]
