@@ -152,8 +152,9 @@ def test_bandwidths_at_the_ends():
     y, proba, Z = toy()
     wide = local_calibration_error(y, proba, features=Z, bandwidth=1e6, min_count=1)
     assert wide == pytest.approx(expected_calibration_error(y, proba, kind="class-wise"), abs=1e-9)
-    narrow = local_calibration_error(y, proba, features=Z, bandwidth=1e-6, min_count=1)
-    assert narrow == pytest.approx(np.abs(proba - np.eye(3)[y]).mean(), abs=1e-9)
+    for bandwidth in (1e-6, 1e-12):
+        narrow = local_calibration_error(y, proba, features=Z, bandwidth=bandwidth, min_count=1)
+        assert narrow == pytest.approx(np.abs(proba - np.eye(3)[y]).mean(), abs=1e-9)
 
 
 def test_where_the_features_lie_does_not_matter():
@@ -307,6 +308,13 @@ def test_regions_are_found_where_every_proximity_vanishes():
     )
     assert expected_calibration_error(y, np.full(200, 0.5), kind="positive") == 0
     assert error > 0.45
+
+
+def test_rounding_does_not_part_the_rows_of_a_grid():
+    # 0.3 - 0.2 and 0.2 - 0.1 differ in the last digits: all rows are equally near.
+    y, p = np.arange(100) % 2, np.linspace(0, 1, 100)
+    error = proximity_informed_calibration_error(y, p, features=0.1 * np.arange(100), n_neighbors=1)
+    assert error == pytest.approx(expected_calibration_error(y, p), abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._proximity import proximity_informed_calibration_error
 from skcal.metrics._ranked import ranked_probability_score
 from skcal.metrics._risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from skcal.metrics._scorers import get_scorer, get_scorer_names
 from skcal.metrics._skce import squared_kernel_calibration_error
 from skcal.metrics._skill import skill_score
 from skcal.metrics._smooth import smooth_calibration_error
@@ -33,6 +34,8 @@ __all__ = [
     "cumulative_calibration_error",
     "decision_curve",
     "expected_calibration_error",
+    "get_scorer",
+    "get_scorer_names",
     "group_calibration_error",
     "ks_calibration_error",
     "local_calibration_error",
