@@ -83,7 +83,7 @@ def smooth_calibration_error(
     and the reflected kernel is a product in the cosine transform, for any width.
 
     relplot, by the authors, cuts the kernel off at a distance of 1/2, and finds the width to
-    1/1024. Where the error is small or the residuals share a sign the two agree (to 2 per
+    1/1024. Where the error is small or the residuals share a sign the two agree (to 3 per
     cent in what we tried), but not where large residuals of both signs call for a wide
     kernel: probabilities turned upside down gave 0.43 here and 0.78 there.
 
