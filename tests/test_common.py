@@ -60,11 +60,6 @@ def expected_failures(estimator):
     return {}
 
 
-# Some checks draw labels at random. Where a model is wrong more often than chance, the best
-# temperature is infinite, and the warning says so rightly.
-@pytest.mark.filterwarnings(
-    "ignore:TemperatureScaling did not converge:sklearn.exceptions.ConvergenceWarning"
-)
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures, xfail_strict=True)
 def test_check(estimator, check):
     check(estimator)

@@ -159,7 +159,7 @@ def test_the_layout():
         "bounds": [1e-7, 1e7],
         "eps": "auto",
         "input": "proba",
-        "shrinkage": 10.0,
+        "shrinkage": 1.0,
     }
     assert written["fitted"]["temperature_"] == fitted.temperature_
     assert written["fitted"]["classes_"] == [0, 1]

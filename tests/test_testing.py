@@ -333,7 +333,7 @@ def test_each_check_catches_its_fault(name):
 
 def test_what_cannot_be_cloned_fails_first():
     class Renamed(TemperatureScaling):
-        def __init__(self, *, shrinkage=10.0):
+        def __init__(self, *, shrinkage=1.0):
             super().__init__(shrinkage=2 * shrinkage)
 
     with pytest.raises(RuntimeError, match="Cannot clone") as caught:

@@ -2,7 +2,6 @@
 
 from functools import reduce
 from itertools import product
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -82,24 +81,16 @@ class EnsembleTemperatureScaling(BaseCalibrator):
     np.float64(0.2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BaseCalibrator._parameter_constraints
-    }
-
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        self.temperature_, _, inside = find_temperature(log_proba, codes, weights)
+        self.temperature_ = find_temperature(log_proba, codes, weights)[0]
         rows = np.arange(len(codes))
         parts = [part[rows, codes] for part in self._parts(log_proba)]
-        self.weights_, self.n_iter_, converged = _mixture_weights(np.array(parts), weights)
+        self.weights_, self.n_iter_, self.converged_ = _mixture_weights(np.array(parts), weights)
         if self.weights_[:2].sum() < _LEAST:
             self.weights_ = np.array([0.0, _LEAST, 1 - _LEAST])
-        self.converged_ = inside and converged
 
     def _advice(self) -> str:
-        return (
-            f"the best temperature is {self.temperature_:.6g} or beyond, as of scores that tell "
-            "nothing about the labels; look at the order of the columns"
-        )
+        return "look at the scores for extreme values"
 
     def _parts(self, log_proba: FloatArray) -> list[FloatArray]:
         """Return the three log-probabilities to be mixed."""

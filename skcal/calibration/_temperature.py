@@ -23,20 +23,21 @@ class TemperatureScaling(BaseCalibrator):
 
     .. math:: q = \mathrm{softmax}(z / T), \qquad
               T = \arg\min_T \sum_i w_i \big[ -\ln q_{i y_i} \big]
-              + s \cdot \overline{KL}(p \,\|\, q).
+              + s\, r(\ln T), \qquad
+              r(t) = \begin{cases} 6 \ln(1 + t^2/2) & t < 0 \\
+                                   \ln(1 + t^2/8) & t \ge 0. \end{cases}
 
     T > 1 softens predictions, T < 1 sharpens them; the ranking of the classes within a row,
-    and so accuracy, never changes. The objective is convex in 1/T, and T is found by Newton's
-    method on its derivative, inside a bracket.
+    and so accuracy, never changes. T is found by Newton's method on the derivative in
+    ln T, inside a bracket.
 
     Parameters
     ----------
     input : {"proba", "logits"}, default="proba"
         What the scores are. It is never guessed from their values.
-    shrinkage : float, default=10.0
-        Strength :math:`s` of the pull towards T = 1, in rows: as if that many further rows
-        had been seen whose labels were drawn from the model's own probabilities. It bounds T
-        on few or error-free rows and fades as 1/n. 0 is plain maximum likelihood.
+    shrinkage : float, default=1.0
+        Strength :math:`s` of the pull towards T = 1. It is a few nats over all rows, fades as
+        1/n, and bounds T on error-free rows. 0 is plain maximum likelihood.
     bounds : (float, float), default=(1e-7, 1e7)
         Range of T.
     eps : "auto" or float, default="auto"
@@ -69,10 +70,14 @@ class TemperatureScaling(BaseCalibrator):
 
     Notes
     -----
-    The pull towards T = 1 is the mean Kullback-Leibler divergence of the uncalibrated from
-    the calibrated rows, which is zero at T = 1: this is why calibration cannot be worse than
-    none on its own rows. It is this package's choice; other libraries mix the calibrated
-    probabilities with uniform ones instead, which also serves against infinite log-loss.
+    A sample without errors, as forty rows of a good model can be, asks for T = 0, which is
+    fatal for the first error after it; a sample never asks for a T that is that much too
+    great. So the pull is strong against sharpening (T = 0.5 costs 1.3 nats, T = 0.1 costs 7.8)
+    and weak against softening (T = 2 costs 0.06, T = 10 costs 0.5). These are the logarithms of
+    Student-like densities of ln T: T may be far from 1 if the rows insist. As the log-loss
+    falls all the way from T = 1 to its optimum, it is never above that of no calibration on
+    its own rows. The form is this package's choice; other libraries have none, or mix the
+    calibrated probabilities with uniform ones.
 
     References
     ----------
@@ -87,9 +92,9 @@ class TemperatureScaling(BaseCalibrator):
     >>> y = ["no", "no", "yes", "yes"] * 25
     >>> scaling = TemperatureScaling(input="logits").fit(logits, y)
     >>> round(scaling.temperature_, 2)
-    3.29
+    3.6
     >>> scaling.predict_proba(logits[:1]).round(2)
-    array([[0.77, 0.23]])
+    array([[0.75, 0.25]])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -102,7 +107,7 @@ class TemperatureScaling(BaseCalibrator):
         self,
         *,
         input: Input = "proba",
-        shrinkage: float = 10.0,
+        shrinkage: float = 1.0,
         bounds: tuple[float, float] = (1e-7, 1e7),
         eps: Any = "auto",
     ) -> None:
@@ -132,7 +137,7 @@ def find_temperature(
     codes: IntArray,
     weights: FloatArray,
     *,
-    shrinkage: float = 10.0,
+    shrinkage: float = 1.0,
     bounds: tuple[float, float] = (1e-7, 1e7),
 ) -> tuple[float, int, bool]:
     """Return the best temperature, the evaluations, and whether it lies inside the bounds.
@@ -146,24 +151,23 @@ def find_temperature(
             start, n_iter, _ = find_temperature(
                 log_proba[some], codes[some], weights[some], shrinkage=shrinkage, bounds=bounds
             )
-    derivatives = (_of_two if log_proba.shape[1] == 2 else _of_many)(
-        log_proba, codes, weights, shrinkage
-    )
+    of = _of_two if log_proba.shape[1] == 2 else _of_many
+    derivatives = of(log_proba, codes, weights)
     low, high = -float(np.log(bounds[1])), -float(np.log(bounds[0]))
-    log_inverse, more, inside = _root(derivatives, -float(np.log(start)), low, high)
+    log_inverse, more, inside = _root(derivatives, -float(np.log(start)), low, high, shrinkage)
     return float(np.exp(-log_inverse)), n_iter + more, inside
 
 
-# Two derivatives of the objective with respect to 1/T, as a function of 1/T.
+# Two derivatives of the log-loss with respect to 1/T, as a function of 1/T.
 _Derivatives = Callable[[float], tuple[float, float]]
 
 
 def _root(
-    derivatives: _Derivatives, start: float, low: float, high: float
+    derivatives: _Derivatives, start: float, low: float, high: float, shrinkage: float
 ) -> tuple[float, int, bool]:
     """Return the root in ln(1/T), the evaluations, and whether it is inside the bounds.
 
-    Newton's method inside a bracket: the first derivative rises with 1/T.
+    Newton's method inside a bracket.
     """
     bounds = low, high
     at_high = at_low = False  # whether the ends of the bracket have been looked at
@@ -171,21 +175,23 @@ def _root(
     for n_iter in range(1, _MAX_ITER + 1):
         inverse = np.exp(here)
         first, second = derivatives(inverse)
+        pull, bend = _pull(here)
+        slope = inverse * first + shrinkage * pull
         # Scores that are equal within each row tell nothing about T.
-        if first == 0.0:
+        if slope == 0.0:
             return here, n_iter, n_iter > 1 or here == start
-        if here == bounds[0 if first > 0 else 1]:
+        if here == bounds[0 if slope > 0 else 1]:
             return here, n_iter, False
-        if first > 0:
+        if slope > 0:
             high, at_high = here, True
         else:
             low, at_low = here, True
-        curvature = second * inverse + first
+        curvature = inverse * (second * inverse + first) + shrinkage * bend
         closed = at_low and at_high
         if curvature > 0 and (closed or n_iter < _PATIENCE):
-            step = -first / curvature
+            step = -slope / curvature
         else:  # far off, where the derivative fades like an exponential and steps are tiny
-            step = -_LONGEST_STEP * np.sign(first)
+            step = -_LONGEST_STEP * np.sign(slope)
         there = here + min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
         if there >= high:
             there = (here + high) / 2 if at_high else high
@@ -197,15 +203,19 @@ def _root(
     return here, n_iter, False
 
 
-def _of_two(
-    log_proba: FloatArray, codes: IntArray, weights: FloatArray, shrinkage: float
-) -> _Derivatives:
+def _pull(log_inverse: float) -> tuple[float, float]:
+    """Return two derivatives of r with respect to ln(1/T)."""
+    strength, width = (6.0, 2.0) if log_inverse > 0 else (1.0, 8.0)
+    whole = width + log_inverse**2
+    slope = 2 * strength * log_inverse / whole
+    return slope, 2 * strength * (width - log_inverse**2) / whole**2
+
+
+def _of_two(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> _Derivatives:
     """Return the derivatives for two classes, which have one score: the margin of the first."""
     margin = log_proba[:, 0] - log_proba[:, 1]
-    # The targets are the labels, plus the model's own probabilities at the given strength.
-    pull = shrinkage * weights / weights.sum()
-    wanted = float(weights @ (margin * (codes == 0)) + pull @ (margin * np.exp(log_proba[:, 0])))
-    moved = (weights + pull) * margin
+    moved = weights * margin
+    wanted = float(moved @ (codes == 0))
 
     def derivatives(inverse: float) -> tuple[float, float]:
         first = second = 0.0
@@ -220,23 +230,13 @@ def _of_two(
     return derivatives
 
 
-def _of_many(
-    log_proba: FloatArray, codes: IntArray, weights: FloatArray, shrinkage: float
-) -> _Derivatives:
+def _of_many(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> _Derivatives:
     """Return the derivatives for any number of classes, block by block."""
     shape, ones = log_proba.shape, np.ones(log_proba.shape[1])
     top = np.empty(len(codes))
-    pull = shrinkage * weights / weights.sum()
-    total = weights + pull
-    wanted = 0.0
     for rows in row_blocks(shape):
-        part = log_proba[rows]
-        top[rows] = row_max(part)
-        scores = part - top[rows, None]
-        own = np.exp(part)
-        own *= scores
-        wanted += float(weights[rows] @ scores[np.arange(len(part)), codes[rows]])
-        wanted += float(pull[rows] @ (own @ ones))
+        top[rows] = row_max(log_proba[rows])
+    wanted = float(weights @ (log_proba[np.arange(len(codes)), codes] - top))
 
     def derivatives(inverse: float) -> tuple[float, float]:
         first = second = 0.0
@@ -248,8 +248,8 @@ def _of_many(
             powers *= scores
             mean = (powers @ ones) / sums
             powers *= scores
-            first += float(total[rows] @ mean)
-            second += float(total[rows] @ ((powers @ ones) / sums - mean**2))
+            first += float(weights[rows] @ mean)
+            second += float(weights[rows] @ ((powers @ ones) / sums - mean**2))
         return first - wanted, second
 
     return derivatives

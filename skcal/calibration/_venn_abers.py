@@ -1,13 +1,12 @@
 """Venn-Abers calibration."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 from sklearn.isotonic import isotonic_regression
 
 from skcal._validation import FloatArray
-from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._one_vs_rest import LogOdds, OneVsRestMap, mapped_columns
 from skcal.calibration._ties import merge_ties
 
@@ -86,10 +85,6 @@ class VennAbersCalibration(OneVsRestMap):
     >>> venn_abers.predict_interval([0.8])[:, 1].round(2)
     array([[0.7 , 0.75]])
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BaseCalibrator._parameter_constraints
-    }
 
     def predict_interval(self, scores: Any) -> FloatArray:
         """Return the interval of each class's probability.
