@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, _num_samples, check_is_fitted
 
-from skcal._scores import name_of
+from skcal.calibrated._scores import name_of
 from skcal._validation import (
     FloatArray,
     check_proba,

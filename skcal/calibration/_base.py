@@ -129,7 +129,8 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         if not keep.all():  # Rows of weight zero are rows that are not there.
             checked, codes, weights = checked[keep], codes[keep], weights[keep]
         rows = weights.sum() ** 2 / (weights @ weights)  # as many rows of equal weight
-        if weights.sum() < 0.5 * rows:
+        # Rows that stand for one between them, as of repeated folds, are another matter.
+        if weights.sum() < 0.05 * rows:
             warnings.warn(
                 f"Weights count rows: these sum to {weights.sum():.3g} for {rows:.0f} rows, so "
                 "that the map is hardly fitted. Multiply them by n / sample_weight.sum().",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcal._pooling import Pool
+from skcal.calibrated._pooling import Pool
 from skcal._validation import TINY, FloatArray, check_proba
 
 # Points on a side of the simplex. Every fifth of them, from the third on, has an arrow.

@@ -8,7 +8,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import has_fit_parameter
 
-from skcal._scores import name_of
+from skcal.calibrated._scores import name_of
 
 # The names under which libraries take the weights of the rows in ``eval_set``.
 _EVAL_WEIGHTS = ("eval_sample_weight", "sample_weight_eval_set")  # LightGBM, XGBoost

@@ -1,6 +1,5 @@
 """The folds of a calibrated classifier: how they are split, fitted and scored."""
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,8 +11,8 @@ from sklearn.utils import Bunch, _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from skcal._early_stopping import fit_with_validation
-from skcal._scores import Scores, known_classes, read_scores
+from skcal.calibrated._early_stopping import fit_with_validation
+from skcal.calibrated._scores import Scores, known_classes, read_scores
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -254,10 +253,7 @@ def _fit_stacked(
             template, scores, y[rows], None if weights is None else weights[rows], classes
         )
     shares = (1.0 if weights is None else weights[rows]) / counts[rows]
-    with warnings.catch_warnings():
-        # Small weights are meant here: they add up to the rows that there are.
-        warnings.filterwarnings("ignore", message="Weights count rows", category=UserWarning)
-        return fit_calibrator(template, scores, y[rows], shares, classes)
+    return fit_calibrator(template, scores, y[rows], shares, classes)
 
 
 # -- all folds -------------------------------------------------------------------------------
