@@ -19,7 +19,6 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, _num_samples, check_is_fitted
 
-from skcal.calibrated._scores import name_of
 from skcal._validation import (
     FloatArray,
     check_proba,
@@ -27,6 +26,7 @@ from skcal._validation import (
     encode_labels,
     resolve_classes,
 )
+from skcal.calibrated._scores import name_of
 from skcal.metrics._cost_matrix import (
     cheapest,
     check_costs,

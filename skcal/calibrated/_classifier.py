@@ -27,6 +27,7 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
+from skcal._validation import FloatArray, IntArray, check_weights, encode_labels
 from skcal.calibrated._early_stopping import announce_validation
 from skcal.calibrated._folds import (
     as_input,
@@ -40,7 +41,6 @@ from skcal.calibrated._folds import (
 from skcal.calibrated._frozen import fit_frozen
 from skcal.calibrated._pooling import Pool, find_pooling_temperature
 from skcal.calibrated._scores import known_classes, name_of, read_scores
-from skcal._validation import FloatArray, IntArray, check_weights, encode_labels
 from skcal.calibration import make_calibrator
 
 

@@ -11,8 +11,6 @@ from sklearn.utils import Bunch, _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from skcal.calibrated._early_stopping import fit_with_validation
-from skcal.calibrated._scores import Scores, known_classes, read_scores
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -21,6 +19,8 @@ from skcal._validation import (
     encode_labels,
     log_probabilities,
 )
+from skcal.calibrated._early_stopping import fit_with_validation
+from skcal.calibrated._scores import Scores, known_classes, read_scores
 from skcal.calibration import BaseCalibrator, make_calibrator
 
 Split = tuple[Any, Any]

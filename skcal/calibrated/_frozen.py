@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
-from skcal.calibrated._folds import as_log, fit_calibrator
 from skcal._rows import mean_log_loss
-from skcal.calibrated._scores import Scores, known_classes, read_scores
 from skcal._validation import FloatArray, encode_labels
+from skcal.calibrated._folds import as_log, fit_calibrator
+from skcal.calibrated._scores import Scores, known_classes, read_scores
 
 # Fewer calibration rows may well be without error.
 _ROWS = 30

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.utils import Bunch
 
+from skcal._validation import TINY, FloatArray, IntArray, encode_labels
 from skcal.calibrated._folds import Split, as_input
 from skcal.calibrated._scores import Scores
-from skcal._validation import TINY, FloatArray, IntArray, encode_labels
 from skcal.calibration._temperature import find_temperature
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcal.calibrated._pooling import Pool
 from skcal._validation import TINY, FloatArray, check_proba
+from skcal.calibrated._pooling import Pool
 
 # Points on a side of the simplex. Every fifth of them, from the third on, has an arrow.
 _SIDE = 61
