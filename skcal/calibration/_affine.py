@@ -126,8 +126,8 @@ def fit_affine(
         options={
             "maxiter": max_iter,
             "maxfun": 2 * max_iter,
-            "ftol": 1e-11,
-            "gtol": 1e-7,
+            "ftol": 1e-10,
+            "gtol": 1e-6,
             "maxcor": 20,
         },
     )

@@ -29,7 +29,8 @@ class TemperatureScaling(BaseCalibrator):
 
     T > 1 softens predictions, T < 1 sharpens them; the ranking of the classes within a row,
     and so accuracy, never changes. T is found by Newton's method on the derivative in
-    ln T, inside a bracket.
+    ln T, inside a bracket: first the optimum of the log-loss, which is convex in 1/T, and from
+    there that with the pull.
 
     Parameters
     ----------
@@ -144,17 +145,21 @@ def find_temperature(
 
     Parameters and objective are those of :class:`TemperatureScaling`, on clean arrays.
     """
-    start, n_iter = 1.0, 0
-    if len(codes) > _MANY_ROWS:  # The answer of a share of the rows is a good start.
-        some = slice(None, None, len(codes) // _FEW_ROWS)
-        if weights[some].any():
-            start, n_iter, _ = find_temperature(
-                log_proba[some], codes[some], weights[some], shrinkage=shrinkage, bounds=bounds
-            )
+    low, high = -float(np.log(bounds[1])), -float(np.log(bounds[0]))
     of = _of_two if log_proba.shape[1] == 2 else _of_many
     derivatives = of(log_proba, codes, weights)
-    low, high = -float(np.log(bounds[1])), -float(np.log(bounds[0]))
-    log_inverse, more, inside = _root(derivatives, -float(np.log(start)), low, high, shrinkage)
+    start, n_iter = 0.0, 0
+    some = slice(None, None, len(codes) // _FEW_ROWS)
+    if len(codes) > _MANY_ROWS and weights[some].any():
+        # The answer of a share of the rows is a good start.
+        temperature, n_iter, _ = find_temperature(
+            log_proba[some], codes[some], weights[some], shrinkage=shrinkage, bounds=bounds
+        )
+        start = -float(np.log(temperature))
+    elif shrinkage > 0:
+        # From T = 1 the pull would hide an optimum that is far off, as of tiny logits.
+        start, n_iter, _ = _root(derivatives, 0.0, low, high, 0.0)
+    log_inverse, more, inside = _root(derivatives, start, low, high, shrinkage)
     return float(np.exp(-log_inverse)), n_iter + more, inside
 
 
