@@ -181,7 +181,9 @@ def group_calibration_error(
 
     def measure(rows: Any) -> tuple[float, float, float]:
         part = weights[rows]
-        values = [_error(c[rows], e[rows], part, n_bins, strategy) for c, e in pairs]
+        values = [
+            binned_and_chance_error(c[rows], e[rows], part, n_bins, strategy) for c, e in pairs
+        ]
         confidence, event = pairs[0]
         gap = np.average(confidence[rows] - event[rows], weights=part)
         return (*np.mean(values, axis=0), np.nan if kind == "class-wise" else gap)
@@ -202,7 +204,7 @@ def group_calibration_error(
     )
 
 
-def _error(
+def binned_and_chance_error(
     confidence: FloatArray, event: FloatArray, weights: FloatArray, n_bins: int, strategy: Strategy
 ) -> tuple[float, float]:
     """Return the binned error, and about its mean if the probabilities were right."""
