@@ -13,11 +13,15 @@ from skcal.metrics import (
     brier_score_loss,
     calibration_report,
     expected_calibration_error,
+    ks_test,
     log_loss,
     metric_interval,
     score_decomposition,
     skill_score,
 )
+
+
+KINDS = ("top-label", "class-wise")
 
 
 def predictions(n=1000, n_classes=3, sharpness=1.0, seed=0):
@@ -64,6 +68,7 @@ def test_numbers_are_those_of_the_metrics(n_classes, weighted):
         "ECE, top-label": expected_calibration_error(y, proba, **given),
         "ECE, class-wise": expected_calibration_error(y, proba, kind="class-wise", **given),
         "saved by temperature": parts.calibration_loss,
+        "p-value": 2 * min(ks_test(y, proba, kind=k, **given).p_value for k in KINDS),
     }
     for name, number in expected.items():
         assert value(report, name) == pytest.approx(number, abs=1e-7), name
