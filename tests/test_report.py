@@ -20,7 +20,6 @@ from skcal.metrics import (
     skill_score,
 )
 
-
 KINDS = ("top-label", "class-wise")
 
 
