@@ -4,6 +4,8 @@ The scores of a million rows are walked in blocks that stay in the processor's c
 over a row are products with a vector of ones: short inner loops are slow in numpy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from functools import reduce
 

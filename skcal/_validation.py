@@ -5,6 +5,8 @@ mistake meets the same words everywhere and the mathematics behind the door sees
 float64 arrays only.
 """
 
+from __future__ import annotations
+
 from numbers import Real
 from typing import Any, Literal
 
@@ -36,6 +38,8 @@ def _as_matrix(scores: ArrayLike, name: str) -> NDArray[np.floating]:
         array = np.asarray(scores)
         if array.dtype.kind == "c":
             raise TypeError("complex numbers")
+        if array.dtype.kind in "US" or any(isinstance(value, str) for value in array.flat[:1]):
+            raise TypeError("text, as predict returns; use predict_proba")
         if array.dtype.kind != "f" or array.dtype.itemsize > 8:
             array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -293,6 +297,23 @@ def resolve_classes(
     )
 
 
+def check_column_order(scores: Any, classes: NDArray[Any]) -> None:
+    """Refuse a table whose columns are named after the classes, in another order.
+
+    Raises
+    ------
+    ValueError
+    """
+    names = [str(name) for name in getattr(scores, "columns", ())]
+    wanted = [str(label) for label in classes.tolist()]
+    if names != wanted and sorted(names) == sorted(wanted):
+        raise ValueError(
+            f"The columns of the scores are named {names}, but stand for the classes {wanted}, in "
+            "this order. Reorder the columns, or name the class of each (classes=... or "
+            "labels=...)."
+        )
+
+
 def encode_labels(y: ArrayLike, classes: NDArray[Any]) -> IntArray:
     """Return the column number of each label; ``classes`` may be in any order."""
     labels = check_labels(y)
@@ -339,4 +360,5 @@ def check_predictions(
     if labels is None and np.ndim(y_proba) == 1 and set(np.unique(y_true).tolist()) == {1}:
         labels = [0, 1]  # the probability of the positive class, which is 1 as everywhere
     classes = resolve_classes(y_true, proba.shape[1], labels, columns_are_codes=True)
+    check_column_order(y_proba, classes)
     return encode_labels(y_true, classes), proba, check_weights(sample_weight, proba), classes

@@ -1,5 +1,7 @@
 """The command ``skcal``."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,7 @@
 """Decisions by expected cost."""
 
+from __future__ import annotations
+
 from numbers import Real
 from typing import Any, ClassVar, Self
 

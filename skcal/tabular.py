@@ -1,5 +1,7 @@
 """From mixed tables to the numbers a network reads."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterable
 from typing import Any, Self

@@ -1,5 +1,7 @@
 """Any classifier with any calibrator."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -299,7 +301,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         means of the upper probabilities and of the complements of the lower ones. Where folds
         differ by more than their intervals are wide, these two cross, and are put in order.
         With two classes and ``pooling="logit"`` the published probability of the merged
-        interval is ``predict_proba``.
+        interval is ``predict_proba``; otherwise the interval is widened to hold it.
 
         Parameters
         ----------
@@ -322,8 +324,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         for bounds, columns in self._answers(X, "predict_interval"):
             upper.add(bounds[..., 1], slice(None), columns)
             doubt.add(1.0 - bounds[..., 0], slice(None), columns)
-        ends = np.array([1.0 - np.exp(doubt.mean()), np.exp(upper.mean())])
-        return np.sort(ends, axis=0).transpose(1, 2, 0)
+        ends = [1.0 - np.exp(doubt.mean()), np.exp(upper.mean()), self.predict_proba(X)]
+        return np.stack([np.min(ends, axis=0), np.max(ends, axis=0)], axis=2)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -339,6 +341,18 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         codes = self.predict_proba(X).argmax(axis=1)
         return self.classes_[codes]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of the estimator and of the calibrator.
+
+        A calibrator that is given by name becomes an instance when one of its own parameters
+        (``calibrator__shrinkage``) is set.
+        """
+        nested = any(name.startswith("calibrator__") for name in params)
+        calibrator = params.get("calibrator", self.calibrator)
+        if nested and isinstance(calibrator, str):
+            params["calibrator"] = make_calibrator(calibrator)
+        return super().set_params(**params)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the routing of ``fit`` parameters to the estimator and the splitter."""

@@ -1,5 +1,7 @@
 """The calibration fold as validation data of estimators that stop early."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

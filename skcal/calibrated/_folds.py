@@ -1,5 +1,7 @@
 """The folds of a calibrated classifier: how they are split, fitted and scored."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import Any
 

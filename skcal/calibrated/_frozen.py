@@ -1,5 +1,7 @@
 """A frozen model: its calibration, and signs that it knows its calibration rows."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The mean of calibrated models, and what it does to their confidence."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

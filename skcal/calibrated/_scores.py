@@ -1,5 +1,7 @@
 """What can be calibrated of a classifier: its logits, margins or probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from inspect import signature

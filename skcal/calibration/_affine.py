@@ -1,5 +1,7 @@
 """Affine maps of logits, fitted by penalised maximum likelihood."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple

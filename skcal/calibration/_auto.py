@@ -1,5 +1,7 @@
 """The calibrator that cross-validation chooses."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """What every calibrator shares: validation, labels, weights and the shape of the answer."""
 
+from __future__ import annotations
+
 import warnings
 from abc import ABCMeta, abstractmethod
 from numbers import Real
@@ -19,6 +21,7 @@ from skcal._validation import (
     FloatArray,
     Input,
     IntArray,
+    check_column_order,
     check_scores,
     check_weights,
     encode_labels,
@@ -123,6 +126,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         checked = check_scores(scores, input=self.input)
         check_consistent_length(checked, y)
         found = resolve_classes(y, checked.shape[1], classes)
+        check_column_order(scores, found)
         codes = encode_labels(y, found)
         weights = check_weights(sample_weight, checked)
         keep = weights > 0
@@ -208,6 +212,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         """Return the log-probabilities of scores that fit those of ``fit``."""
         check_is_fitted(self)
         checked = check_scores(scores, input=self.input)
+        check_column_order(scores, self.classes_)
         if checked.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{type(self).__name__} was fitted on {self.n_features_in_} score columns; "

@@ -1,5 +1,7 @@
 """Dirichlet calibration."""
 
+from __future__ import annotations
+
 from itertools import product
 from numbers import Integral, Real
 from typing import Any, ClassVar

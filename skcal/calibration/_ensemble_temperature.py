@@ -1,5 +1,7 @@
 """Ensemble temperature scaling."""
 
+from __future__ import annotations
+
 from functools import reduce
 from itertools import product
 

@@ -1,5 +1,7 @@
 """Cross-validation of calibrators, on clean arrays."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

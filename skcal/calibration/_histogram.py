@@ -1,5 +1,7 @@
 """Histogram binning."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """No calibration."""
 
+from __future__ import annotations
+
 from skcal._validation import FloatArray, IntArray
 from skcal.calibration._base import BaseCalibrator
 

@@ -1,5 +1,7 @@
 """Isotonic calibration."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Small logistic regressions, one per one-dimensional map."""
 
+from __future__ import annotations
+
 from itertools import chain, combinations
 
 import numpy as np

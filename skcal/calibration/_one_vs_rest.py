@@ -1,5 +1,7 @@
 """One-dimensional maps, one per class against the rest."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """Any binary calibrator, one per class against the rest."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

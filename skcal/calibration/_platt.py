@@ -1,5 +1,7 @@
 """Platt scaling."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

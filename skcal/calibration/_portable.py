@@ -1,5 +1,7 @@
 """Fitted calibrators as plain dictionaries that JSON can hold."""
 
+from __future__ import annotations
+
 from inspect import isabstract, signature
 from typing import Any, Self
 

@@ -1,5 +1,8 @@
 """Correction for another base rate."""
 
+from __future__ import annotations
+
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -8,6 +11,9 @@ import numpy as np
 from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._affine import fit_affine
 from skcal.calibration._base import BaseCalibrator
+
+# Shares that differ by less than a twentieth are taken for the same.
+_SAME = 0.05
 
 
 class PriorCorrection(BaseCalibrator):
@@ -117,6 +123,13 @@ class PriorCorrection(BaseCalibrator):
                     "source_prior."
                 )
             target = self._shares(self.target_prior, "target_prior")
+            if self.source_prior is None and np.abs(target / source - 1).max() < _SAME:
+                warnings.warn(
+                    "The shares in y are those of target_prior, so that nothing is corrected. If "
+                    "the classifier was trained on other shares, give these as source_prior.",
+                    UserWarning,
+                    stacklevel=4,
+                )
             shifts = np.log(np.maximum(target, TINY)) - np.log(source)
         self.factors_ = np.exp(shifts - shifts.mean())
 

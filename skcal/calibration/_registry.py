@@ -1,5 +1,7 @@
 """Calibrators by name."""
 
+from __future__ import annotations
+
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -27,6 +29,7 @@ _BY_NAME: dict[str, Any] = {
     "temperature": TemperatureScaling,
     "ets": EnsembleTemperatureScaling,
     "sigmoid": PlattScaling,
+    "platt": PlattScaling,
     "quadratic": QuadraticScaling,
     "beta": BetaCalibration,
     "isotonic": IsotonicCalibration,
@@ -49,10 +52,11 @@ def make_calibrator(calibrator: Any) -> Any:
     Parameters
     ----------
     calibrator : str or calibrator
-        A name: scikit-learn's "temperature", "sigmoid" and "isotonic", and "identity", "ets",
-        "quadratic", "beta", "histogram", "scaling_binning", "venn_abers", "vector", "matrix",
-        "dirichlet", "svs", "sms" and "auto". Or an object with ``fit(scores, y,
-        sample_weight, classes=...)`` and ``predict_proba(scores)``, which is cloned.
+        A name: scikit-learn's "temperature", "sigmoid" (or "platt") and "isotonic", and
+        "identity", "ets", "quadratic", "beta", "histogram", "scaling_binning", "venn_abers",
+        "vector", "matrix", "dirichlet", "svs", "sms" and "auto". Or an object with
+        ``fit(scores, y, sample_weight, classes=...)`` and ``predict_proba(scores)``, which is
+        cloned.
 
     Returns
     -------

@@ -1,5 +1,7 @@
 """Structured matrix scaling."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """Temperature scaling."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """Scores in rising order, equal ones as one."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

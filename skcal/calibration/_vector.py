@@ -1,5 +1,7 @@
 """Vector scaling."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """The bundled credit table: mixed columns, missing cells, two unequal classes."""
 
+from __future__ import annotations
+
 import gzip
 from importlib.resources import files
 from typing import Any

@@ -1,5 +1,7 @@
 """Synthetic tables whose true class probabilities are known."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any

@@ -1,5 +1,7 @@
 """Train, calibrate and score the contestants over several seeds."""
 
+from __future__ import annotations
+
 import time
 import warnings
 from collections.abc import Callable, Iterable

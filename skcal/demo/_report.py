@@ -1,5 +1,7 @@
 """The comparison as a text table, a picture and a page."""
 
+from __future__ import annotations
+
 import base64
 import html
 import io

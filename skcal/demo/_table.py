@@ -1,5 +1,7 @@
 """Read a user's CSV, and say what is wrong with it."""
 
+from __future__ import annotations
+
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any

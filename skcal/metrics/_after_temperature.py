@@ -1,5 +1,7 @@
 """The log loss that is left after a temperature, without the flattery of fitting it."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

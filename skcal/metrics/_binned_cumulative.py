@@ -1,5 +1,7 @@
 """The binned mean of cumulative gaps that local-calibration papers call ECCE."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -4,6 +4,8 @@ Bins are closed on the right, ``(lower, upper]``, and the first one on both side
 et al. (2017) and scikit-learn: 0 falls into the first bin and 1 into the last.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal

@@ -3,6 +3,8 @@
 Rows are truths and columns are actions, as in a confusion matrix.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Calibration errors from cumulative differences: no bins, no kernel, nothing to choose."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import numpy as np

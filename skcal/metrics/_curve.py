@@ -1,5 +1,7 @@
 """The reliability curve: what the bins of a calibration error hold."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

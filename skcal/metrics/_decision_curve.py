@@ -1,5 +1,7 @@
 """Cost or net benefit over the threshold of a decision between two actions."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 

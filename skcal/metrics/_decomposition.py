@@ -1,5 +1,7 @@
 """What a proper score is made of: calibration, refinement, and the uncertainty of the labels."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Literal
 

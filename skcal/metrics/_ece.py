@@ -1,5 +1,7 @@
 """The expected calibration error, with its definition in the open."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import numpy as np

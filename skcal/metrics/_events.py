@@ -1,5 +1,7 @@
 """Which predicted probability is held against which event."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """The space in which rows are neighbours: checked coordinates and kernel means over them."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The local calibration error: how wrong probabilities are around each row."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import numpy as np

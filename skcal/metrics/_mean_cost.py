@@ -1,5 +1,7 @@
 """What decisions cost."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The maximum mean calibration error: the largest correlation with a smooth witness."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

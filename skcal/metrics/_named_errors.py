@@ -1,5 +1,7 @@
 """Two binned errors that go by names of their own."""
 
+from __future__ import annotations
+
 from numpy.typing import ArrayLike
 
 from skcal.metrics._ece import ErrorKind, ErrorStrategy, expected_calibration_error

@@ -1,5 +1,7 @@
 """Metrics by name or as functions, for whatever evaluates a metric many times."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from difflib import get_close_matches

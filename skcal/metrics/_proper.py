@@ -1,5 +1,7 @@
 """Proper scores: scikit-learn's numbers, after the package's own check of the input."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import metrics as _sklearn_metrics

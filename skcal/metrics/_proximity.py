@@ -1,5 +1,7 @@
 """The proximity-informed calibration error: sparse and dense regions looked at apart."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors

@@ -1,5 +1,7 @@
 """The ranked probability score, for classes that have an order."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

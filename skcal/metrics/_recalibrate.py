@@ -1,5 +1,7 @@
 """Recalibrated probabilities, in the ways that split a proper score."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The calibration report: what there is to know about a set of predictions."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The numbers of a calibration report, each with its interval or its measure of chance."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """What the numbers of a calibration report say, in sentences that hold at its level."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from skcal.metrics._report_object import ReportLine

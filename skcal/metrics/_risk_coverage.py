@@ -1,5 +1,7 @@
 """Risk over coverage: what is left of the losses when only the surest rows are decided."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The scores of single rows, for whatever needs more of a score than its mean."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

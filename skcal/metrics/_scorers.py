@@ -1,5 +1,7 @@
 """Scorers for model selection by the quality of probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Groups and segments of rows: from labels, columns of categories, or masks."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any

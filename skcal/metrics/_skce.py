@@ -1,5 +1,7 @@
 """The squared kernel calibration error of whole probability vectors."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, Literal

@@ -1,5 +1,7 @@
 """Skill: how much of a reference's score a model saves."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

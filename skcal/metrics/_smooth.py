@@ -1,5 +1,7 @@
 """The smooth calibration error: a kernel instead of bins, its width chosen by the data."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import dct

@@ -1,5 +1,7 @@
 """Where a network's representation of a row is read."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident

@@ -1,5 +1,7 @@
 """Neighbour graphs on embeddings: exact and inverted-file search, and two controls."""
 
+from __future__ import annotations
+
 import math
 
 import torch

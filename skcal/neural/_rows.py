@@ -1,5 +1,7 @@
 """Training rows as whole tensors."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +29,7 @@ class Rows(torch.utils.data.Dataset):
     """
 
     def __init__(
-        self, X: Any, y: Any = None, weight: Any = None, valid: "Rows | None" = None
+        self, X: Any, y: Any = None, weight: Any = None, valid: Rows | None = None
     ) -> None:
         self.X = torch.as_tensor(X)
         n = len(self.X)
@@ -44,7 +46,7 @@ class Rows(torch.utils.data.Dataset):
         batch = {"X": self.X[rows], "index": self.index[rows], "weight": self.weight[rows]}
         return batch, self.y[rows]
 
-    def take(self, rows: Any) -> "Rows":
+    def take(self, rows: Any) -> Rows:
         """Return some of the rows, numbered anew from zero."""
         rows = torch.as_tensor(rows)
         return Rows(self.X[rows], self.y[rows], self.weight[rows])

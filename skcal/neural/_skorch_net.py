@@ -1,5 +1,7 @@
 """The shims that turn a skorch network into a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from difflib import get_close_matches

@@ -1,5 +1,7 @@
 """The network for tables."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any

@@ -1,5 +1,7 @@
 """Building blocks of the default networks."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Networks trained with Neighborhood Smoothing."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self

@@ -1,5 +1,7 @@
 """A skorch network that is a true scikit-learn classifier."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from inspect import signature

@@ -1,5 +1,7 @@
 """Neighborhood Smoothing: the penalty, its cache of predictions and its graph."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from typing import Literal
@@ -219,7 +221,7 @@ class NeighborhoodSmoothing:
     @torch.no_grad()
     def update_graph(
         self, embeddings: Tensor, logits: Tensor | None = None
-    ) -> "NeighborhoodSmoothing":
+    ) -> NeighborhoodSmoothing:
         """Build the graph anew from the embeddings of all training rows.
 
         Parameters

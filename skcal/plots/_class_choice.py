@@ -1,5 +1,7 @@
 """Which of many classes are worth a panel."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """Checks of what calibration is for, and of scores that are hard on it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Checks of numbers of rows and classes, and of labels of all kinds."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

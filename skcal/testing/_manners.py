@@ -1,5 +1,7 @@
 """Checks of what scikit-learn expects of an object: copies, parameters, state."""
 
+from __future__ import annotations
+
 import json
 import os
 import pickle

@@ -1,5 +1,7 @@
 """Checks of the scores' types and spellings, and of those that must be refused."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

@@ -1,5 +1,7 @@
 """All checks, and running them on one calibrator."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from difflib import get_close_matches

@@ -1,5 +1,7 @@
 """What the checks share: rows whose true probabilities are known, and plain assertions."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Checks of sample weights, which count rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
