@@ -79,8 +79,10 @@ def metric_difference(
     An interval without zero is a two-sided test at one minus its level that the two models
     score alike. It is about these two fitted models, not about two ways of training.
 
-    The bias of a calibration error is nearly the same for two models on the same rows, and
-    mostly cancels.
+    The bias of a calibration error does not cancel: it is largest for the model that is
+    calibrated best, so that intervals for differences of such errors are unreliable. Compare
+    models by a proper score, or by an error without bias (``squared=True`` and
+    ``debias=True``).
 
     Examples
     --------

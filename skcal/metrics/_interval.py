@@ -92,13 +92,26 @@ def metric_interval(
 
     Resamples are weights, so the metric must take whole weights as repetitions.
 
+    Measured by ``benchmarks/intervals.py``, intervals at 95 % held the truth in this share of
+    2,000 tables (300 for the AUC and the skill 500):
+
+    ==============================  ==========  ===========  ========
+    metric, classes, rows           "analytic"  "bootstrap"  stratify
+    ==============================  ==========  ===========  ========
+    log-loss, 2, 200                95.5 %      93.5 %       94.7 %
+    log-loss, 4, 500                95.6 %      95.0 %       95.0 %
+    log-loss, 2 as 9 : 1, 300       95.8 %      92.9 %       88.1 %
+    Brier score, 2, 200             95.5 %      94.2 %       95.2 %
+    Brier score, 2 as 9 : 1, 300    97.0 %      94.2 %       88.6 %
+    accuracy, 2 as 9 : 1, 300       96.7 %      94.6 %       89.7 %
+    ==============================  ==========  ===========  ========
+
     A calibration error with bins is biased upwards, and drawing rows again biases it once
     more. The interval corrects for that bias as far as the resamples show it, and is about
-    the value with the same bins and very many rows. That works for a model that is clearly
-    miscalibrated and fails near perfect calibration, where the interval lies too high; ask
+    the value with the same bins and very many rows. The ECE of 1,000 rows of two classes was
+    held in 92 % where the logits had been multiplied by 2, in 93 % for 1.5, in 81 % for 1.2
+    and in 66 % for 1, perfect calibration, where the interval lies too high. Ask
     :func:`resampling_test` whether there is any miscalibration at all.
-
-    MEASURED
 
     References
     ----------
