@@ -12,7 +12,13 @@ from scipy import sparse
 from scipy.special import expit, softmax
 from scipy.stats import gmean
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_classification,
+)
 from sklearn.datasets import make_classification as make_table
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -824,3 +830,21 @@ def test_the_default_pool_is_under_confident_and_logits_halve_it():
         proba = model.predict_proba(X[1500:])
         gaps.append(proba.max(axis=1).mean() - (proba.argmax(axis=1) == y[1500:]).mean())
     assert gaps[0] < gaps[1] - 0.01 < 0
+
+
+def test_a_named_calibrator_takes_part_in_a_search():
+    X, y = make_classification(200, random_state=0)
+    model = CalibratedClassifier(LogisticRegression(), "platt", cv=3)
+    search = GridSearchCV(model, {"calibrator__shrinkage": [0.0, 1.0]}, cv=2).fit(X, y)
+    assert type(search.best_estimator_.calibrator).__name__ == "PlattScaling"
+    assert model.calibrator == "platt"
+    assert model.set_params(cv=4).calibrator == "platt"
+
+
+def test_the_interval_of_folds_holds_their_probability():
+    X, y = make_classification(400, flip_y=0.3, random_state=0)
+    for pooling in ("proba", "logit"):
+        model = CalibratedClassifier(GaussianNB(), "venn_abers", pooling=pooling).fit(X, y)
+        interval, proba = model.predict_interval(X), model.predict_proba(X)
+        assert (interval[..., 0] <= proba + 1e-12).all()
+        assert (proba <= interval[..., 1] + 1e-12).all()

@@ -189,3 +189,11 @@ def test_a_source_share_of_zero_is_refused():
         PriorCorrection([0.5, 0.5]).fit([0.3, 0.7], ["a", "a"], classes=["a", "b"])
     with pytest.raises(ValueError, match="source share of class 'a' is zero"):
         PriorCorrection([0.5, 0.5], source_prior=[0, 1]).fit([0.3, 0.7], ["a", "b"])
+
+
+def test_correcting_nothing_is_warned_of():
+    # Trained on resampled rows, calibrated on others: the source is not in these labels.
+    p, y = [0.6, 0.5, 0.4, 0.7], ["a", "a", "a", "b"]
+    with pytest.warns(UserWarning, match="nothing is corrected.*source_prior"):
+        PriorCorrection([0.75, 0.25]).fit(p, y)
+    PriorCorrection([0.75, 0.25], source_prior=[0.5, 0.5]).fit(p, y)

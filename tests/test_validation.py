@@ -22,6 +22,8 @@ from skcal._validation import (
     resolve_classes,
     zero_probability,
 )
+from skcal.calibration import TemperatureScaling
+from skcal.metrics import log_loss
 
 ROWS = np.array([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0], [0.0, 1.0, 0.0]])
 
@@ -321,3 +323,34 @@ def test_predictions_go_through_the_same_door():
     assert_array_equal(codes, [0, 1, 0])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         check_predictions([0, 1], ROWS)
+
+
+# --- Tables and text ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [["bad", "good"], [0, 1]])
+def test_columns_named_after_the_classes_must_be_in_their_order(labels):
+    y = np.array(labels)[[0, 1, 1, 0]]
+    proba = np.array([[0.8, 0.2], [0.3, 0.7], [0.4, 0.6], [0.9, 0.1]])
+    table = pd.DataFrame(proba, columns=labels)
+    swapped = table[labels[::-1]]
+    assert log_loss(y, table) == log_loss(y, proba)
+    assert log_loss(y, table.rename(columns=lambda name: f"p_{name}")) == log_loss(y, proba)
+    scaling = TemperatureScaling().fit(table, y)
+    for call in (
+        lambda: log_loss(y, swapped),
+        lambda: TemperatureScaling().fit(swapped, y),
+        lambda: scaling.predict_proba(swapped),
+    ):
+        with pytest.raises(ValueError, match=r"columns .* are named .* stand for the classes"):
+            call()
+    # In the order that is declared.
+    assert log_loss(y, swapped, labels=labels[::-1]) == pytest.approx(log_loss(y, proba))
+
+
+@pytest.mark.parametrize(
+    "scores", [["0", "1", "1"], np.array(["0", "1", "1"], dtype=object), pd.Series(["0", "1", "1"])]
+)
+def test_text_is_no_score(scores):
+    with pytest.raises(ValueError, match="text, as predict returns; use predict_proba"):
+        log_loss([0, 1, 1], scores)

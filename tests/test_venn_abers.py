@@ -179,19 +179,21 @@ def test_more_classes_are_one_against_the_rest():
             for column in range(3)
         ]
     ).transpose(1, 0, 2)
-    assert_allclose(fitted.predict_interval(some), ends, atol=1e-9)
     merged = ends[:, :, 1] / (1 - ends[:, :, 0] + ends[:, :, 1])
-    assert_allclose(
-        fitted.predict_proba(some), merged / merged.sum(axis=1, keepdims=True), atol=1e-9
-    )
+    merged /= merged.sum(axis=1, keepdims=True)
+    assert_allclose(fitted.predict_proba(some), merged, atol=1e-9)
+    # The division by the sum may take a probability out of its interval, which then follows.
+    low, high = np.minimum(ends[:, :, 0], merged), np.maximum(ends[:, :, 1], merged)
+    assert (low < ends[:, :, 0]).any()
+    assert_allclose(fitted.predict_interval(some), np.stack([low, high], axis=2), atol=1e-9)
 
 
-def test_a_class_without_rows_has_its_own_probability_as_both_ends():
+def test_a_class_without_rows_keeps_its_own_probability():
     rng = np.random.default_rng(0)
     proba = softmax(rng.normal(size=(90, 3)), axis=1)
     fitted = VennAbersCalibration().fit(proba, np.arange(90) % 2, classes=[0, 1, 2])
-    assert_allclose(fitted.predict_interval(proba)[:, 2, 0], proba[:, 2], rtol=1e-9)
-    assert_allclose(fitted.predict_interval(proba)[:, 2, 1], proba[:, 2], rtol=1e-9)
+    ends = np.sort([proba[:, 2], fitted.predict_proba(proba)[:, 2]], axis=0)
+    assert_allclose(fitted.predict_interval(proba)[:, 2], ends.T, rtol=1e-9)
     only = VennAbersCalibration().fit([0.2, 0.6], [1, 1], classes=[0, 1])
     assert_allclose(only.predict_interval([0.3])[0], [[0.7, 0.7], [0.3, 0.3]])
 
@@ -249,3 +251,13 @@ def test_saturated_scores_leave_no_infinite_loss():
     assert_allclose(fitted.predict_interval([-500.0])[0, 1], [0, 1 / 51], atol=1e-12)
     assert_allclose(answer[0, 1], (1 / 51) / (1 + 1 / 51), rtol=1e-9)
     assert fitted.predict_proba([-1e6])[0, 1] == pytest.approx(expit(np.log(1 / 51)), rel=1e-9)
+
+
+def test_intervals_hold_the_probabilities_of_several_classes():
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(300, 4))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    fitted = VennAbersCalibration(input="logits").fit(logits, y)
+    interval, proba = fitted.predict_interval(logits), fitted.predict_proba(logits)
+    assert (interval[..., 0] <= proba).all()
+    assert (proba <= interval[..., 1]).all()

@@ -98,9 +98,11 @@ class VennAbersCalibration(OneVsRestMap):
         Returns
         -------
         ndarray of shape (n_samples, n_classes, 2)
-            Lower and upper end: :math:`p_0` and :math:`p_1`, which are those of the class
-            against the rest when there are more than two. A class without rows in ``fit`` has
-            its own probability as both ends.
+            Lower and upper end: :math:`p_0` and :math:`p_1`. With more than two classes they
+            are those of each class against the rest, widened to hold its probability after
+            the division by the sum. They say how much one label more would change, and are no
+            confidence interval. A class without rows in ``fit`` has its own probability for
+            both ends.
         """
         log_proba = self._checked(scores)
         odds = LogOdds(log_proba)
@@ -111,7 +113,9 @@ class VennAbersCalibration(OneVsRestMap):
         if log_proba.shape[1] == 2:
             low, high = ends[0]
             ends = [[1 - high, 1 - low], [low, high]]
-        return np.array(ends).transpose(2, 0, 1)
+        low, high = np.array(ends).transpose(1, 2, 0)
+        proba = self.predict_proba(scores)
+        return np.stack([np.minimum(low, proba), np.maximum(high, proba)], axis=2)
 
     def _fit_column(
         self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray

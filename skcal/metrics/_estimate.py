@@ -53,6 +53,12 @@ class MetricInterval:
     method: str
     name: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.value:.4g} ({100 * self.confidence_level:g} % interval "
+            f"{self.lower:.4g} to {self.upper:.4g}, {self.method})"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:

@@ -93,7 +93,7 @@ def metric_interval(
     Resamples are weights, so the metric must take whole weights as repetitions.
 
     Measured by ``benchmarks/intervals.py``, intervals at 95 % held the truth in this share of
-    2,000 tables (300 for the AUC and the skill 500):
+    2,000 tables:
 
     ==============================  ==========  ===========  ========
     metric, classes, rows           "analytic"  "bootstrap"  stratify
@@ -105,6 +105,10 @@ def metric_interval(
     Brier score, 2 as 9 : 1, 300    97.0 %      94.2 %       88.6 %
     accuracy, 2 as 9 : 1, 300       96.7 %      94.6 %       89.7 %
     ==============================  ==========  ===========  ========
+
+    Stratified intervals are too short where a rare class has the larger losses. "bootstrap"
+    held the skill of 300 rows in 96 % of 300 tables and an area under the ROC curve of 0.93
+    in 93 % of 500.
 
     A calibration error with bins is biased upwards, and drawing rows again biases it once
     more. The interval corrects for that bias as far as the resamples show it, and is about

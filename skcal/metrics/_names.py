@@ -21,6 +21,17 @@ Metric = str | Callable[..., float]
 PROPER_NAMES = ("log_loss", "brier", "rps")
 METRIC_NAMES = (*PROPER_NAMES, "accuracy", "ece")
 
+# Functions and scorers have names, too.
+_SAME = {
+    "brier_score_loss": "brier",
+    "ranked_probability_score": "rps",
+    "expected_calibration_error": "ece",
+    "neg_log_loss": "log_loss",
+    "neg_brier_score": "brier",
+    "neg_rps": "rps",
+    "neg_ece": "ece",
+}
+
 _ROWS: dict[Any, RowScore] = {
     "log_loss": log_losses,
     "brier": brier_scores,
@@ -61,6 +72,7 @@ def find_metric(
         known = hasattr(metric, "__name__") and metric in _ROWS
         name = str(getattr(metric, "__name__", metric))
         return NamedMetric(name, _ROWS[metric], None) if known else NamedMetric(name, None, metric)
+    metric = _SAME.get(metric, metric) if isinstance(metric, str) else metric
     name = find_name(metric, names, argument, "a function")
     if name == "ece":
         return NamedMetric(name, None, expected_calibration_error)
