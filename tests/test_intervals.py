@@ -130,12 +130,13 @@ def test_bootstrap_is_scipys(data):
     [{}, {"stratify": True}, {"groups": np.arange(300) // 5}],
     ids=["rows", "strata", "groups"],
 )
-def test_a_mean_in_one_go_and_one_by_one_agree(data, more):
+@pytest.mark.parametrize("metric", [log_loss, expected_calibration_error])
+def test_all_in_one_go_and_one_by_one_agree(data, metric, more):
     """A function that the package does not know is evaluated on each resample."""
     y, p, weights = data
 
     def own(y_true, y_proba, *, sample_weight, labels):
-        return log_loss(y_true, y_proba, sample_weight=sample_weight, labels=labels)
+        return metric(y_true, y_proba, sample_weight=sample_weight, labels=labels)
 
     choice = {
         "sample_weight": weights,
@@ -144,10 +145,13 @@ def test_a_mean_in_one_go_and_one_by_one_agree(data, more):
         "random_state": 1,
         **more,
     }
-    known = metric_interval("log_loss", y, p, **choice)
+    known = metric_interval(metric, y, p, **choice)
     unknown = metric_interval(own, y, p, **choice)
+    pair = metric_difference(metric, y, p, p**0 / 3, **choice)
+    each = metric_difference(own, y, p, p**0 / 3, **choice)
     for part in ("value", "lower", "upper", "standard_error"):
         assert getattr(unknown, part) == pytest.approx(getattr(known, part), abs=1e-12)
+        assert getattr(each, part) == pytest.approx(getattr(pair, part), abs=1e-12)
 
 
 def test_analytic_and_bootstrap_have_the_same_spread(data):

@@ -20,6 +20,8 @@ from skcal.metrics._bootstrap import (
     make_rng,
     resample_counts,
 )
+from skcal.metrics._ece import expected_calibration_error
+from skcal.metrics._fixed_bins import binned_confidence
 from skcal.metrics._names import NamedMetric, find_name
 
 Method = Literal["auto", "analytic", "bootstrap"]
@@ -81,6 +83,12 @@ class Sample:
         assert metric.rows is not None
         values = [metric.rows(self.codes, proba) for proba in self.probas]
         return values[0] - sum(values[1:])
+
+    def gaps(self, proba: FloatArray) -> FloatArray:
+        """Return each unit's part (n_units, n_bins) of the gaps of the default error."""
+        predicted, confidence, bins = binned_confidence(proba)
+        gap = self.weights * (confidence - (predicted == self.codes))
+        return np.column_stack([self.units.total(gap * inside) for inside in bins.T])
 
 
 def check_sample(
@@ -173,11 +181,19 @@ def _resampler(
     metric: NamedMetric, data: Sample
 ) -> tuple[float, Callable[[FloatArray], FloatArray]]:
     """Return the value, and a function from counts (b, n_units) to values (b,)."""
+    weight = data.units.total(data.weights)
     if metric.rows is not None:
         losses = data.units.total(data.weights * data.rows(metric))
-        weight = data.units.total(data.weights)
         return float(
             losses.sum() / weight.sum()
         ), lambda counts: (counts @ losses) / (counts @ weight)
     whole = data.evaluate(metric, np.ones(data.units.n))
+    if metric.function is expected_calibration_error:
+        gaps = [data.gaps(proba) for proba in data.probas]
+
+        def errors(counts: FloatArray) -> FloatArray:
+            each = [np.abs(counts @ gap).sum(axis=1) for gap in gaps]
+            return (each[0] - sum(each[1:])) / (counts @ weight)
+
+        return whole, errors
     return whole, lambda counts: np.array([data.evaluate(metric, row) for row in counts])

@@ -11,17 +11,14 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._bins import assign_bins, bin_edges
 from skcal.metrics._bootstrap import blocks, make_rng
 from skcal.metrics._calibration_test import CalibrationTest
 from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._events import top_label
+from skcal.metrics._fixed_bins import binned_confidence
 from skcal.metrics._names import Metric, NamedMetric, find_metric
 
 # Metrics of equal labels may differ in the last digits, and count as equal.
 _ROUNDING = 1e-12
-# Those of expected_calibration_error.
-_N_BINS = 15
 
 
 def resampling_test(
@@ -177,11 +174,9 @@ def _metric_of_labels(
         )
         scores *= weights[:, None] / weights.sum()
         return lambda codes: scores[np.arange(n), codes].sum(axis=1)
-    if metric.function is expected_calibration_error:  # whose bins are the same for all labels
-        predicted = proba.argmax(axis=1)
-        confidence, _ = top_label(predicted, proba)
-        index = assign_bins(confidence, bin_edges(confidence, weights, _N_BINS, "uniform"))
-        shares = np.eye(_N_BINS)[index] * (weights / weights.sum())[:, None]
+    if metric.function is expected_calibration_error:
+        predicted, confidence, bins = binned_confidence(proba)
+        shares = bins * (weights / weights.sum())[:, None]
         expected = confidence @ shares
         return lambda codes: np.abs((codes == predicted) @ shares - expected).sum(axis=1)
     return lambda codes: np.array([metric(row, proba, weights, classes) for row in codes])
