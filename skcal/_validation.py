@@ -23,6 +23,8 @@ Input = Literal["proba", "logits"]
 # float32, for what is learned from.
 TINY = float(np.finfo(np.float64).tiny)
 _LEAST = float(np.finfo(np.float32).tiny)
+# Beyond it squares and products overflow.
+_LARGEST_LOGIT = 1e30
 
 # How far a row may be from 1 before it is refused: what rounding alone can do in each type.
 _SUM_TOLERANCE = {2: 1e-2, 4: 1e-3, 8: 1e-6}
@@ -146,6 +148,12 @@ def check_scores(scores: ArrayLike, *, input: Input) -> FloatArray:
     if input != "logits":
         raise ValueError(f"input must be 'proba' or 'logits'; got {input!r}.")
     logits = _as_matrix(scores, "scores").astype(np.float64, copy=False)
+    if max(-logits.min(), logits.max()) > _LARGEST_LOGIT:
+        row = int(np.abs(logits).reshape(len(logits), -1).max(axis=1).argmax())
+        raise ValueError(
+            f"Logits must lie within ±{_LARGEST_LOGIT:g}; row {row} is {logits[row]}. Divide all "
+            "scores by one number."
+        )
     return logits if logits.ndim == 2 else np.column_stack([np.zeros_like(logits), logits])
 
 
@@ -278,7 +286,8 @@ def resolve_classes(
             )
         if len(np.unique(given)) != len(given):
             raise ValueError(f"The classes must be distinct; got {given.tolist()}.")
-        unknown = [label for label in found.tolist() if label not in set(given.tolist())]
+        known = set(given.tolist())
+        unknown = [label for label in found.tolist() if label not in known]
         if unknown:
             raise ValueError(
                 f"Label {unknown[0]!r} is not among the classes {given.tolist()}; the scores "
@@ -317,6 +326,9 @@ def check_column_order(scores: Any, classes: NDArray[Any]) -> None:
 def encode_labels(y: ArrayLike, classes: NDArray[Any]) -> IntArray:
     """Return the column number of each label; ``classes`` may be in any order."""
     labels = check_labels(y)
+    if labels.dtype.kind in "iu" and classes.dtype.kind in "iu":
+        # Of mixed signs they would be compared as floats, which large numbers share.
+        labels = labels.astype(classes.dtype)
     order = np.argsort(classes, kind="stable")
     return order[np.searchsorted(classes[order], labels)].astype(np.intp)
 

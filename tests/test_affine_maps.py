@@ -146,3 +146,60 @@ def test_the_identity_changes_nothing(toy):
     identity = IdentityCalibration().fit(P, y)
     assert_allclose(identity.predict_proba(P), P, rtol=1e-12)
     assert identity.loss_ == identity.baseline_loss_
+
+
+# --- The penalties, by another optimiser ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["odir", "l2", "diagonal"])
+def test_dirichlet_penalties_are_relative_to_the_temperature(penalty):
+    rng = np.random.default_rng(0)
+    n, k = 80, 3
+    proba = softmax(3 * rng.normal(size=(n, k)), axis=1)
+    y = np.array([rng.choice(k, p=p) for p in softmax(0.4 * np.log(proba), axis=1)])
+    x = np.log(proba)
+    t = TemperatureScaling().fit(proba, y).temperature_
+    eye = np.eye(k)
+    on, off = k / n * t**2, k * (k - 1) / n * t**2
+    weight = {"odir": on * eye + off * (1 - eye), "l2": off * np.ones((k, k)), "diagonal": on * eye}
+
+    def objective(theta):
+        matrix, shift = theta[: k * k].reshape(k, k), theta[k * k :]
+        if penalty == "diagonal":
+            matrix = matrix * eye
+        loss = -log_softmax(x @ matrix.T + shift, axis=1)[np.arange(n), y].mean()
+        return loss + (weight[penalty] * (matrix - eye / t) ** 2).sum() + k / n * shift @ shift
+
+    best = minimize(objective, np.r_[eye.ravel() / t, np.zeros(k)], tol=1e-12).fun
+    fitted = DirichletCalibration(penalty=penalty).fit(proba, y)
+    assert objective(np.r_[fitted.coef_.ravel(), fitted.intercept_]) == pytest.approx(
+        best, abs=1e-7
+    )
+
+
+@pytest.mark.parametrize("penalty", ["structured", "odir", "l2"])
+def test_matrix_penalties(penalty):
+    rng = np.random.default_rng(1)
+    n, k = 80, 3
+    logits = 3 * rng.normal(size=(n, k))
+    y = np.array([rng.choice(k, p=p) for p in softmax(0.4 * logits, axis=1)])
+    t = TemperatureScaling(input="logits").fit(logits, y).temperature_
+    x = (logits - logits.mean(axis=1, keepdims=True)) / t
+    eye, s = np.eye(k), k * (k - 1) / n
+    weight = {
+        "structured": k / n * eye + s * (1 - eye),
+        "odir": s * (1 - eye),
+        "l2": s * np.ones((k, k)),
+    }[penalty]
+    pull = k / n if penalty == "structured" else s
+
+    def objective(theta):
+        matrix, shift = theta[: k * k].reshape(k, k), theta[k * k :]
+        loss = -log_softmax(x @ matrix.T + shift, axis=1)[np.arange(n), y].mean()
+        return loss + (weight * (matrix - eye) ** 2).sum() + pull * shift @ shift
+
+    best = minimize(objective, np.r_[eye.ravel(), np.zeros(k)], tol=1e-12).fun
+    fitted = MatrixScaling(penalty=penalty, input="logits").fit(logits, y)
+    assert objective(np.r_[fitted.coef_.ravel(), fitted.intercept_]) == pytest.approx(
+        best, abs=1e-7
+    )

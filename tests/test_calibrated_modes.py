@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.special import expit, softmax
 from scipy.stats import gmean
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import (
     load_breast_cancer,
@@ -26,6 +27,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     StackingClassifier,
 )
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -848,3 +850,44 @@ def test_the_interval_of_folds_holds_their_probability():
         interval, proba = model.predict_interval(X), model.predict_proba(X)
         assert (interval[..., 0] <= proba + 1e-12).all()
         assert (proba <= interval[..., 1] + 1e-12).all()
+
+
+def test_a_frozen_model_takes_no_fit_parameters():
+    X, y = make_classification(200, flip_y=0.3, random_state=0)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:100], y[:100]))
+    with pytest.raises(TypeError, match=r"frozen estimator is not fitted.*'sample_weigth'"):
+        CalibratedClassifier(frozen).fit(X[100:], y[100:], sample_weigth=np.ones(100))
+
+
+def test_groups_are_not_dropped_when_routed():
+    X, y = make_classification(200, random_state=0)
+    with (
+        config_context(enable_metadata_routing=True),
+        pytest.raises(ValueError, match="takes no account of groups"),
+    ):
+        CalibratedClassifier(GaussianNB(), cv=3).fit(X, y, groups=np.arange(200) // 4)
+
+
+@pytest.mark.parametrize(
+    ("splits", "words"),
+    [
+        ([(np.arange(100), np.arange(-50, 0))], "row number -50; with 200 rows"),
+        ([(np.arange(100), [200])], "row number 200; with 200 rows"),
+        ([([0, 1], [2, 3])], "holds one class"),
+        ([(np.r_[0:60, 100:160], np.r_[60:80])], "in no training part"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused(splits, words):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.repeat([0, 1, 2], [100, 90, 10])
+    with pytest.raises(ValueError, match=words):
+        CalibratedClassifier(GaussianNB(), cv=splits).fit(X, y)
+
+
+def test_a_failed_fit_leaves_no_model():
+    X, y = make_classification(200, random_state=0)
+    model = CalibratedClassifier(GaussianNB(), cv=3).fit(X, y)
+    with pytest.raises(ValueError, match="cv=-1"):
+        model.set_params(cv=-1).fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict_proba(X)

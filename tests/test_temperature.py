@@ -345,3 +345,15 @@ def test_network_with_dropout_is_calibrated_as_it_predicts():
     assert 0.2 < temperatures[0] < 10
     assert_array_equal(first.predict_proba(X), first.predict_proba(X))
     assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+def test_many_rows_of_tiny_logits_in_any_order():
+    # Every sixth row, which the share of the rows consists of, is wrong.
+    rng = np.random.default_rng(0)
+    logits = 3e-5 * rng.normal(size=(24_000, 2))
+    y = (1e5 * logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    y = np.where(np.arange(24_000) % 6 == 0, 1 - logits.argmax(axis=1), y)
+    shuffled = rng.permutation(24_000)
+    found = fit(logits, y).temperature_
+    assert found == pytest.approx(fit(logits[shuffled], y[shuffled]).temperature_, rel=1e-6)
+    assert found == pytest.approx(3.37e-5, rel=0.01)

@@ -354,3 +354,15 @@ def test_columns_named_after_the_classes_must_be_in_their_order(labels):
 def test_text_is_no_score(scores):
     with pytest.raises(ValueError, match="text, as predict returns; use predict_proba"):
         log_loss([0, 1, 1], scores)
+
+
+@pytest.mark.parametrize("size", [1e31, -1e100, 1e308])
+def test_logits_that_overflow_are_refused(size):
+    logits = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, size]])
+    with pytest.raises(ValueError, match=r"within ±1e\+30; row 2 is"):
+        TemperatureScaling(input="logits").fit(logits, [0, 1, 1])
+
+
+def test_large_labels_of_mixed_signs_are_told_apart():
+    classes = np.array([2**60, 2**60 + 1])
+    assert encode_labels(classes.astype(np.uint64), classes).tolist() == [0, 1]

@@ -261,3 +261,13 @@ def test_intervals_hold_the_probabilities_of_several_classes():
     interval, proba = fitted.predict_interval(logits), fitted.predict_proba(logits)
     assert (interval[..., 0] <= proba).all()
     assert (proba <= interval[..., 1]).all()
+
+
+def test_weights_that_fade_away():
+    rng = np.random.default_rng(0)
+    odds = rng.normal(size=6000)
+    y = rng.random(6000) < expit(odds)
+    weights = 0.99 ** np.arange(6000)[::-1]
+    fitted = VennAbersCalibration(input="logits").fit(odds, y, weights)
+    recent = VennAbersCalibration(input="logits").fit(odds[3500:], y[3500:], weights[3500:])
+    assert_allclose(fitted.predict_proba(odds), recent.predict_proba(odds), atol=1e-6)

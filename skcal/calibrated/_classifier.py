@@ -220,9 +220,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             If a class that is to be calibrated is unknown to the model that scores it.
         """
+        self.__dict__.pop("calibrated_classifiers_", None)  # a failed fit leaves no model behind
         check_number(self.cv)
         self._validate_params()
-        self.__dict__.pop("calibrated_classifiers_", None)  # a failed fit leaves no model behind
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -246,6 +246,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         temperature = 1.0
         if frozen:
+            if fit_params:
+                raise TypeError(
+                    f"A frozen estimator is not fitted, and takes no {sorted(fit_params)[0]!r}; "
+                    "fit takes X, y and sample_weight."
+                )
             pairs = [fit_frozen(self.estimator, template, X, labels, weights, self.response)]
             classes = np.unique(known_classes(self.estimator))
         else:
@@ -392,6 +397,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the estimator's ``fit`` and the splitter get."""
         if _routing_enabled():
+            if groups is not None and (self.cv is None or isinstance(self.cv, Integral)):
+                raise ValueError(
+                    f"cv={self.cv!r} takes no account of groups; use cv=GroupKFold(), "
+                    "StratifiedGroupKFold() or a share (cv=0.2)."
+                )
             offered = {"sample_weight": weights, "groups": groups, **fit_params}
             offered = {name: value for name, value in offered.items() if value is not None}
             routed = process_routing(self, "fit", **offered)

@@ -55,7 +55,8 @@ def make_splits(
         splits = [_hold_out(cv, X, y, split_params.get("groups"), random_state)]
     else:
         parts = _splitter(cv, y).split(X, y, **split_params)
-        splits = [(_row_numbers(train), _row_numbers(test)) for train, test in parts]
+        n = len(y)
+        splits = [(_row_numbers(train, n), _row_numbers(test, n)) for train, test in parts]
     if not splits:
         raise ValueError(f"cv={cv!r} makes no split, so that there is nothing to calibrate on.")
     for fold, (train, test) in enumerate(splits, start=1):
@@ -70,13 +71,31 @@ def make_splits(
                 f"Class {unknown.tolist()[0]!r} is not in the training part of fold {fold}, so "
                 "the model of that fold cannot score it. Use a stratified or shuffled splitter."
             )
+        if len(np.unique(y[train])) < 2:
+            raise ValueError(
+                f"The training part of fold {fold} holds one class, {y[train][:1].tolist()[0]!r}, "
+                "of which no classifier can be made. Use a stratified or shuffled splitter."
+            )
+    never = np.setdiff1d(y, y[np.concatenate([train for train, _ in splits])])
+    if len(never):
+        raise ValueError(
+            f"Class {never.tolist()[0]!r} is in no training part, so that no model would know it. "
+            "Use a stratified or shuffled splitter."
+        )
     return splits
 
 
-def _row_numbers(part: Any) -> NDArray[Any]:
+def _row_numbers(part: Any, n: int) -> NDArray[Any]:
     """Return row numbers, which some splitters give as a mask."""
     rows = np.asarray(part)
-    return np.flatnonzero(rows) if rows.dtype.kind == "b" else rows
+    if rows.dtype.kind == "b":
+        return np.flatnonzero(rows)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+        outside = rows.min() if rows.min() < 0 else rows.max()
+        raise ValueError(
+            f"cv gives the row number {outside}; with {n} rows they run from 0 to {n - 1}."
+        )
+    return rows
 
 
 def _splitter(cv: Any, y: NDArray[Any]) -> Any:

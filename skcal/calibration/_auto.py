@@ -135,7 +135,11 @@ class AutoCalibration(BaseCalibrator):
             "standard_error": error,
             "within_one_standard_error": within,
         }
-        self.reason_ = _reason(names, means, error, best, self.best_index_)
+        self.reason_ = (
+            _reason(names, means, error, best, self.best_index_)
+            if len(codes) > 1
+            else "A single row decides nothing, and the first candidate is taken."
+        )
         self.calibrator_ = clone(candidates[self.best_index_]).set_params(input="logits")
         self.calibrator_._learn(
             log_proba, codes, weights, classes=np.arange(log_proba.shape[1]), eps=self.eps_

@@ -15,7 +15,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skcal._rows import mean_log_loss_of, softmax
+from skcal._rows import mean_log_loss_of, row_blocks, softmax
 from skcal._validation import (
     TINY,
     FloatArray,
@@ -122,6 +122,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         ValueError
             If scores are not what ``input`` declares, or a label has no column.
         """
+        self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self._validate_params()
         checked = check_scores(scores, input=self.input)
         check_consistent_length(checked, y)
@@ -132,7 +133,8 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         keep = weights > 0
         if not keep.all():  # Rows of weight zero are rows that are not there.
             checked, codes, weights = checked[keep], codes[keep], weights[keep]
-        rows = weights.sum() ** 2 / (weights @ weights)  # as many rows of equal weight
+        scaled = weights / weights.max()
+        rows = scaled.sum() ** 2 / (scaled @ scaled)  # as many rows of equal weight
         # Rows that stand for one between them, as of repeated folds, are another matter.
         if weights.sum() < 0.05 * rows:
             warnings.warn(
@@ -167,8 +169,12 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         ndarray of shape (n_samples, n_classes), float64
             Rows sum to one; no value is exactly zero.
         """
-        # No log-loss is infinite, and no sum is disturbed.
-        return softmax(self._transform(self._checked(scores)), TINY)
+        log_proba = self._checked(scores)
+        proba = np.empty_like(log_proba)
+        for rows in row_blocks(log_proba.shape, large=True):
+            # No log-loss is infinite, and no sum is disturbed.
+            proba[rows] = softmax(self._transform(log_proba[rows]), TINY)
+        return proba
 
     def predict(self, scores: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -194,7 +200,6 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         eps: float,
     ) -> Self:
         """Set all fitted attributes, given clean arrays; without a warning."""
-        self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self.classes_, self.n_features_in_, self.eps_ = classes, log_proba.shape[1], eps
         self.n_iter_, self.converged_ = 1, True
         loss = self._fit(log_proba, codes, weights)

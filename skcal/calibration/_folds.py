@@ -19,7 +19,9 @@ def deal_folds(log_proba: FloatArray, codes: IntArray, n_folds: int) -> IntArray
     scores into every fold, and what is noise to a curve would not be new to it in the fold
     that is left out.
     """
-    order = np.argsort(log_proba[np.arange(len(codes)), codes], kind="stable")
+    # Rows that tie are told apart by their other values, in whatever order these stand.
+    others = np.sort(log_proba, axis=1) @ np.random.default_rng(1).random(log_proba.shape[1])
+    order = np.lexsort((others, log_proba[np.arange(len(codes)), codes]))
     order = order[np.random.default_rng(0).permutation(len(order))]
     # Class by class, in the order in which they now appear.
     _, first, place = np.unique(codes[order], return_index=True, return_inverse=True)

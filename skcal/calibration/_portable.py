@@ -88,11 +88,30 @@ class Portable(BaseEstimator):
             if isinstance(value, list) and isinstance(defaults[name], tuple):
                 parameters[name] = tuple(value)
         calibrator = found(**parameters)
+        calibrator._validate_params()
         for name, value in written["fitted"].items():
-            if not name.endswith("_") or name.startswith("_"):
+            if not isinstance(name, str) or not name.endswith("_") or name.startswith("_"):
                 raise ValueError(f"{name!r} is not the name of a fitted attribute.")
             setattr(calibrator, name, _value(value, listed=_array))
+        if written["fitted"]:
+            _check_fitted(calibrator)
         return calibrator
+
+
+def _check_fitted(calibrator: Any) -> None:
+    """Refuse fitted attributes that cannot be those of a map."""
+    classes = np.atleast_1d(getattr(calibrator, "classes_", []))
+    n_columns = getattr(calibrator, "n_features_in_", None)
+    numbers = [
+        value
+        for value in vars(calibrator).values()
+        if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    ]
+    if len(classes) != n_columns or not all(np.isfinite(value).all() for value in numbers):
+        raise ValueError(
+            f"What was fitted is damaged: {type(calibrator).__name__} needs finite numbers, and "
+            f"as many classes as columns; there are {len(classes)} and {n_columns}."
+        )
 
 
 def _class_of(written: Any, cls: type) -> Any:
@@ -105,6 +124,8 @@ def _class_of(written: Any, cls: type) -> Any:
             f"Expected a dictionary as written by to_dict, with {sorted(parts)}; got "
             f"{sorted(written) if isinstance(written, dict) else type(written).__name__}."
         )
+    if written["format"] < 1:
+        raise ValueError(f"There is no format {written['format']}.")
     if written["format"] > FORMAT:
         raise ValueError(
             f"The dictionary has format {written['format']}, and this version of skcal reads up "

@@ -131,7 +131,8 @@ class PriorCorrection(BaseCalibrator):
                     stacklevel=4,
                 )
             shifts = np.log(np.maximum(target, TINY)) - np.log(source)
-        self.factors_ = np.exp(shifts - shifts.mean())
+        # A class that is no more has a factor of nothing, not of infinity for the others.
+        self.factors_ = np.exp(np.clip(shifts - shifts.mean(), -700.0, 700.0))
 
     def _learned(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> FloatArray:
         n_classes = log_proba.shape[1]

@@ -32,7 +32,7 @@ class TemperatureScaling(BaseCalibrator):
     T > 1 softens predictions, T < 1 sharpens them; the ranking of the classes within a row,
     and so accuracy, never changes. T is found by Newton's method on the derivative in
     ln T, inside a bracket: first the optimum of the log-loss, which is convex in 1/T, and from
-    there that with the pull.
+    there the next one with the pull.
 
     Parameters
     ----------
@@ -155,12 +155,13 @@ def find_temperature(
     if len(codes) > _MANY_ROWS and weights[some].any():
         # The answer of a share of the rows is a good start.
         temperature, n_iter, _ = find_temperature(
-            log_proba[some], codes[some], weights[some], shrinkage=shrinkage, bounds=bounds
+            log_proba[some], codes[some], weights[some], shrinkage=0.0, bounds=bounds
         )
         start = -float(np.log(temperature))
-    elif shrinkage > 0:
+    if shrinkage > 0:
         # From T = 1 the pull would hide an optimum that is far off, as of tiny logits.
-        start, n_iter, _ = _root(derivatives, 0.0, low, high, 0.0)
+        start, more, _ = _root(derivatives, start, low, high, 0.0)
+        n_iter += more
     log_inverse, more, inside = _root(derivatives, start, low, high, shrinkage)
     return float(np.exp(-log_inverse)), n_iter + more, inside
 

@@ -120,12 +120,17 @@ class VennAbersCalibration(OneVsRestMap):
     def _fit_column(
         self, log_odds: FloatArray, hit: FloatArray, weights: FloatArray
     ) -> tuple[Any, FloatArray]:
-        ties = merge_ties(log_odds, hit, weights)
+        # A weight that vanishes in the sum of all would not move the hull.
+        heavy = weights > 1e-12 * weights.sum()
+        ties = merge_ties(log_odds[heavy], hit[heavy], weights[heavy])
         counts, hits = ties.weight, ties.weight * ties.mean
         p1 = _upper(counts, hits)
         # Read from the right, with the labels exchanged, p0 is what p1 is from the left.
         p0 = 1 - _upper(counts[::-1], (counts - hits)[::-1])[::-1]
-        return np.vstack([ties.x, p0, p1]), ties.to_rows(np.log(p1) - np.log(1 - p0))
+        learned = np.vstack([ties.x, p0, p1])
+        if heavy.all():
+            return learned, ties.to_rows(np.log(p1) - np.log(1 - p0))
+        return learned, self._map_column(learned, log_odds)
 
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         p0, p1 = _ends(learned, log_odds)
