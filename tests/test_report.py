@@ -157,7 +157,7 @@ def test_a_wrong_base_rate_is_named():
 
 
 def test_sure_and_right_predictions_are_no_proof_of_too_little_confidence():
-    report = report_of([1] * 10, [0.99] * 10)
+    report = report_of([1] * 30, [0.99] * 30)
     assert report.sentences[0].startswith("No miscalibration found")
     assert value(report, "skill, log loss") is None
 
@@ -294,3 +294,22 @@ def test_mistakes(options, match):
     y, proba = predictions(n=50)
     with pytest.raises(ValueError, match=match):
         report_of(y, proba, **options)
+
+
+def test_few_rows_have_no_verdict():
+    sentences = report_of([0, 1] * 10, [0.2, 0.9] * 10).sentences
+    assert sentences == [
+        "With 20 rows there is no verdict; hundreds tell something, 30 are the least."
+    ]
+
+
+def test_impossible_rows_are_counted():
+    y = np.r_[np.tile([0, 1], 100), 1, 1]
+    p = np.r_[np.tile([0.1, 0.9], 100), 0.0, 0.0]
+    sentence = report_of(y, p).sentences[-1]
+    assert sentence.startswith("2 rows had a probability of zero for what happened")
+    # 36.04 nats each, of 202 rows.
+    assert "cost of 0.357 nats" in sentence
+    assert not any(
+        "probability of zero" in words for words in report_of(y[:200], p[:200]).sentences
+    )

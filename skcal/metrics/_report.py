@@ -20,7 +20,15 @@ from skcal.metrics._report_numbers import (
     wrong_class,
 )
 from skcal.metrics._report_object import CalibrationReport, ReportLine
-from skcal.metrics._report_words import confidence_sentence, temperature_sentence
+from skcal.metrics._report_words import (
+    confidence_sentence,
+    few_rows_sentence,
+    impossible_sentence,
+    temperature_sentence,
+)
+
+# With fewer rows a normal approximation says little, and no verdict is given.
+_FEW_ROWS = 30
 
 
 def calibration_report(
@@ -87,6 +95,8 @@ def calibration_report(
     - The p-value is the smaller one of two :func:`ks_test`, "top-label" and "class-wise",
       times two. A large one is no proof of calibration.
     - What the temperature saves is measured in fifths that it was not fitted on.
+    - Below 30 rows no verdict is given. Rows whose true class had a probability of zero are
+      counted: each costs 36 nats, as in :func:`log_loss`.
     - "Over-confident" and "Under-confident" are said where the interval of the mean gap leaves
       out zero, "Not calibrated" where otherwise the p-value is below one minus the level. A
       class is named where its mean probability minus its frequency does the same at a level
@@ -130,11 +140,17 @@ def calibration_report(
     gap = mean_gap(*top_label(codes, proba), weights, confidence_level)
     p_value = p_value_line(*rows)
     temperature, saved = temperature_lines(*rows, confidence_level)
-    sentences = [
-        confidence_sentence(confidence, accuracy, gap, p_value, confidence_level),
-        wrong_class(*rows, classes, confidence_level),
-        temperature_sentence(temperature, saved),
-    ]
+    impossible = proba[np.arange(len(codes)), codes] <= np.finfo(np.float64).eps
+    share = float(weights[impossible].sum() / weights.sum())
+    if len(codes) < _FEW_ROWS:
+        sentences = [few_rows_sentence(len(codes), _FEW_ROWS)]
+    else:
+        sentences = [
+            confidence_sentence(confidence, accuracy, gap, p_value, confidence_level),
+            wrong_class(*rows, classes, confidence_level),
+            temperature_sentence(temperature, saved),
+        ]
+    sentences.append(impossible_sentence(int(impossible.sum()), share))
     return CalibrationReport(
         n_samples=len(codes),
         classes=classes.tolist(),

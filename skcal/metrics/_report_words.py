@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from skcal.metrics._report_object import ReportLine
 
 
@@ -39,6 +41,23 @@ def confidence_sentence(
     return (
         f"No miscalibration found ({_p_words(p_value)}): {means}, and the {interval} of the "
         f"difference lies within ±{widest}. What is smaller, these rows cannot tell."
+    )
+
+
+def few_rows_sentence(n: int, wanted: int) -> str:
+    """Return that there is nothing to be said."""
+    return f"With {n} rows there is no verdict; hundreds tell something, {wanted} are the least."
+
+
+def impossible_sentence(n: int, share: float) -> str:
+    """Return what probabilities of zero for what happened cost, if there are any."""
+    if not n:
+        return ""
+    rows = "1 row" if n == 1 else f"{n} rows"
+    cost = -share * float(np.log(np.finfo(np.float64).eps))
+    return (
+        f"{rows} had a probability of zero for what happened, at the cost of {cost:.3g} nats of "
+        "the log loss; any calibrator keeps probabilities off zero."
     )
 
 
