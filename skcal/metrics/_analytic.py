@@ -42,12 +42,39 @@ def share_interval(
     share: float, error: float, weights: FloatArray, units: Units, level: float
 ) -> tuple[float, float]:
     """Return Wilson's interval for a share of rows, which has a width at 0 and 1 too."""
-    total = units.total(weights)
-    # As many independent rows as have this standard error; without one, by their weights.
-    n = share * (1 - share) / error**2 if error > 0 else total.sum() ** 2 / (total @ total)
+    n = _independent_rows(share * (1 - share), error, weights, units)
     z = ndtri(0.5 + level / 2)
     ratio = z**2 / n
     centre = (share + ratio / 2) / (1 + ratio)
     half = np.sqrt(ratio * (share * (1 - share) + ratio / 4)) / (1 + ratio)
     # Rounding must not push an end past the share, nor out of [0, 1].
     return max(float(min(centre - half, share)), 0.0), min(float(max(centre + half, share)), 1.0)
+
+
+def share_difference_interval(
+    rows: FloatArray,
+    difference: float,
+    error: float,
+    weights: FloatArray,
+    units: Units,
+    level: float,
+) -> tuple[float, float]:
+    """Return the interval of Agresti and Min (2005) for the mean of rows of -1, 0 and 1.
+
+    Half a row is added to each way in which two models can be right or wrong: often few rows
+    tell two models apart, or none.
+    """
+    apart = float(np.average(np.abs(rows), weights=weights))
+    n = _independent_rows(apart - difference**2, error, weights, units)
+    one_way = n * difference
+    centre = one_way / (n + 2)
+    half = ndtri(0.5 + level / 2) * np.sqrt(n * apart + 1 - one_way**2 / (n + 2)) / (n + 2)
+    return max(float(centre - half), -1.0), min(float(centre + half), 1.0)
+
+
+def _independent_rows(variance: float, error: float, weights: FloatArray, units: Units) -> float:
+    """Return how many rows of this variance have the mean's error; without one, by weight."""
+    if error > 0:
+        return variance / error**2
+    total = units.total(weights)
+    return float(total.sum() ** 2 / (total @ total))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from skcal.metrics._analytic import share_difference_interval
 from skcal.metrics._estimate import Method, MetricInterval, check_sample, estimate_interval
 from skcal.metrics._names import Metric, find_metric
+from skcal.metrics._row_scores import hits
 
 
 def metric_difference(
@@ -45,7 +48,8 @@ def metric_difference(
     confidence_level : float, default=0.95
         Level of the interval, strictly between 0 and 1.
     method : {"auto", "analytic", "bootstrap"}, default="auto"
-        How the interval is found; see :func:`metric_interval`.
+        How the interval is found; see :func:`metric_interval`. "analytic" is that of Agresti
+        and Min [1]_ for the accuracy.
     n_resamples : int, default=1000
         For "bootstrap": how often rows are drawn.
     stratify : bool, default=False
@@ -80,9 +84,20 @@ def metric_difference(
     score alike. It is about these two fitted models, not about two ways of training.
 
     The bias of a calibration error does not cancel: it is largest for the model that is
-    calibrated best, so that intervals for differences of such errors are unreliable. Compare
-    models by a proper score, or by an error without bias (``squared=True`` and
-    ``debias=True``).
+    calibrated best. With one calibrated model of the two, intervals at 95 % for the
+    difference of two ECEs held the truth in 68 % of 300 tables. Compare models by a proper
+    score, or by :func:`expected_calibration_error` with ``norm="l2"``, ``debias=True`` and
+    ``squared=True``: 99 %, longer than need be.
+
+    "analytic" intervals for the difference of two log-losses, Brier scores or accuracies held
+    the truth in 95 to 97 % of 2,000 tables, for 300 and 500 rows, two and four classes, and
+    classes as 9 : 1; "bootstrap" for accuracies that seldom differ in only 88 %
+    (``benchmarks/intervals.py``).
+
+    References
+    ----------
+    .. [1] A. Agresti and Y. Min, "Simple Improved Confidence Intervals for Comparing Matched
+       Proportions", Statistics in Medicine, 2005.
 
     Examples
     --------
@@ -94,7 +109,17 @@ def metric_difference(
     >>> print(f"{found.value:.4f} [{found.lower:.4f}, {found.upper:.4f}]")
     0.0297 [0.0173, 0.0436]
     """
+    chosen = find_metric(metric)
     data = check_sample(y_true, [y_proba_a, y_proba_b], sample_weight, labels, groups, stratify)
-    return estimate_interval(
-        find_metric(metric), data, confidence_level, method, n_resamples, random_state
-    )
+    found = estimate_interval(chosen, data, confidence_level, method, n_resamples, random_state)
+    if chosen.rows is hits and found.method == "analytic":
+        lower, upper = share_difference_interval(
+            data.rows(chosen),
+            found.value,
+            found.standard_error,
+            data.weights,
+            data.units,
+            confidence_level,
+        )
+        return replace(found, lower=lower, upper=upper)
+    return found

@@ -115,7 +115,9 @@ def metric_interval(
     the value with the same bins and very many rows. The ECE of 1,000 rows of two classes was
     held in 92 % where the logits had been multiplied by 2, in 93 % for 1.5, in 81 % for 1.2
     and in 66 % for 1, perfect calibration, where the interval lies too high. Ask
-    :func:`resampling_test` whether there is any miscalibration at all.
+    :func:`resampling_test` whether there is any miscalibration at all. The squared error
+    without bias (``norm="l2"``, ``debias=True``, ``squared=True``) was held in 99 % for 1.2
+    and 1.5: that interval is longer than need be.
 
     References
     ----------
