@@ -85,12 +85,12 @@ def metric_difference(
 
     The bias of a calibration error does not cancel: it is largest for the model that is
     calibrated best. With one calibrated model of the two, intervals at 95 % for the
-    difference of two ECEs held the truth in 68 % of 300 tables. Compare models by a proper
+    difference of two ECEs held the truth in 65 to 78 % of 300 tables. Compare models by a proper
     score, or by :func:`expected_calibration_error` with ``norm="l2"``, ``debias=True`` and
     ``squared=True``: 99 %, longer than need be.
 
     "analytic" intervals for the difference of two log-losses, Brier scores or accuracies held
-    the truth in 95 to 97 % of 2,000 tables, for 300 and 500 rows, two and four classes, and
+    the truth in 94 to 97 % of 2,000 tables, for 300 and 500 rows, two and four classes, and
     classes as 9 : 1; "bootstrap" for accuracies that seldom differ in only 88 %
     (``benchmarks/intervals.py``).
 
