@@ -59,7 +59,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Any scikit-learn classifier. Wrap a fitted one in
         :class:`sklearn.frozen.FrozenEstimator`.
     calibrator : str or calibrator, default="temperature"
-        "temperature", "sigmoid" (on log-odds), "isotonic", or an instance from
+        A name that :func:`~skcal.calibration.make_calibrator` knows ("temperature", "sigmoid",
+        "isotonic", "beta", "sms", "auto", ...), or an instance from
         :mod:`skcal.calibration`, whose parameter ``input`` is set to the kind of score that
         is read from the estimator. Any other object with ``fit(scores, y, sample_weight,
         classes=...)`` and ``predict_proba(scores)`` is given probabilities.
