@@ -17,6 +17,8 @@ from sklearn.utils import Bunch
 
 _FOLDER_VARIABLE = "SKCAL_DATA"
 _TARGET = "target"
+_PROTOCOLS = ("random", "official", "time")
+_DESCRIBED = ("file", "sha256", "categorical", "auxiliary")
 # A class of fewer rows cannot be in each of the four parts.
 _FEWEST_ROWS = 10
 
@@ -28,7 +30,7 @@ def load_dataset(
     protocol: str = "random",
     seed: int = 0,
     cap: int | None = None,
-    drop: Iterable[str] = (),
+    drop: str | Iterable[str] = (),
 ) -> Bunch:
     """Read one table of a data folder, cut into training, validation, calibration and test rows.
 
@@ -45,13 +47,15 @@ def load_dataset(
         The data folder; the environment variable ``SKCAL_DATA`` by default.
     protocol : {"random", "official", "time"}, default="random"
         Where the test rows come from: a stratified fifth of all rows, the donor's test part,
-        or the last fifth of the file.
+        or the last fifth of the file, for tables whose rows are in the order of time. With
+        the last, a class may be in the test rows only.
     seed : int, default=0
         Seed of the splits.
     cap : int, optional
         Most rows to keep, drawn stratified by class before anything else and always the same,
-        whatever ``seed`` is. Not for ``protocol="official"``.
-    drop : iterable of str, default=()
+        whatever ``seed`` is. They stay in the order of the file. Not for
+        ``protocol="official"``.
+    drop : str or iterable of str, default=()
         Columns to leave out.
 
     Returns
@@ -69,18 +73,19 @@ def load_dataset(
         categorical_features : list of str
             Names of the categorical columns.
         groups : ndarray of shape (n_samples,) or None
-            The first auxiliary column, which ties rows together; auxiliary columns are never
-            features.
+            The first auxiliary column, which ties rows together; the splits do not keep a
+            group in one part. Auxiliary columns are never features.
         dropped_classes : list of str
             Classes of fewer than 10 rows (after the cap), whose rows are left out.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such folder.
+        If there is no such folder, or the table's file is missing.
     ValueError
-        If the table, its protocol or a column is not known, or its file is not the one that
-        the manifest describes.
+        If the table, its protocol or a column is not known, the seed or the cap is no number
+        of use, the file is not the one that the manifest describes, a label is missing, or
+        fewer than two classes have ten rows.
 
     Examples
     --------
@@ -89,31 +94,39 @@ def load_dataset(
     >>> table.data.iloc[table.train].shape  # doctest: +SKIP
     (12000, 14)
     """
-    root, about = _look_up(name, folder)
-    if protocol not in ("random", "official", "time"):
+    if protocol not in _PROTOCOLS:
         raise ValueError(f"protocol must be 'random', 'official' or 'time'; got {protocol!r}.")
-    if cap is not None and (protocol == "official" or not isinstance(cap, Integral) or cap < 1):
+    if not _is_whole(seed) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1; got {seed!r}.")
+    if cap is not None and (protocol == "official" or not _is_whole(cap) or cap < 1):
         raise ValueError(
             "cap must be a number of rows of at least 1, and None with protocol='official'; got "
             f"cap={cap!r}, protocol={protocol!r}."
         )
+    root, about = _look_up(name, folder)
+    n_official: int = about.get("official_train_rows") or 0
+    if protocol == "official" and not n_official:
+        raise ValueError(f"{name} has no official test part; use protocol='random'.")
     frame = _read(root / about["file"], about)
     target = frame.pop(_TARGET).to_numpy(dtype=str)
     groups = frame[about["auxiliary"][0]].to_numpy() if about["auxiliary"] else None
     frame = frame.drop(columns=about["auxiliary"])
-    unknown = [column for column in drop if column not in frame]
+    unwanted = [drop] if isinstance(drop, str) else list(drop)
+    unknown = [column for column in unwanted if column not in frame]
     if unknown:
         raise ValueError(f"{name} has no column {unknown[0]!r}; it has {frame.columns.tolist()}.")
-    frame = frame.drop(columns=list(drop))
+    frame = frame.drop(columns=unwanted)
 
-    n_official = about.get("official_train_rows")
-    if protocol == "official" and not n_official:
-        raise ValueError(f"{name} has no official test part; use protocol='random'.")
     kept = np.arange(len(frame)) if cap is None else _capped(target, cap)
     labels, counts = np.unique(target[kept], return_counts=True)
     dropped = labels[counts < _FEWEST_ROWS]
     kept = kept[~np.isin(target[kept], dropped)]
     y = target[kept]
+    if len(labels) - len(dropped) < 2:
+        raise ValueError(
+            f"{name} has fewer than two classes of at least {_FEWEST_ROWS} rows"
+            + ("." if cap is None else f" with cap={cap}; raise it.")
+        )
     if protocol == "random":
         rest, test = _split(np.arange(len(kept)), y, 0.2, seed)
     else:
@@ -137,17 +150,24 @@ def load_dataset(
 
 def _look_up(name: str, folder: str | os.PathLike[str] | None) -> tuple[Path, dict[str, Any]]:
     folder = os.environ.get(_FOLDER_VARIABLE) if folder is None else folder
-    if folder is None:
+    if not folder:  # a variable set to nothing is not the working directory
         raise FileNotFoundError(
             f"No data folder: pass folder=..., or set the environment variable {_FOLDER_VARIABLE}."
         )
     manifest = Path(folder) / "manifest.json"
     if not manifest.is_file():
         raise FileNotFoundError(f"{manifest} does not exist; a data folder holds it.")
-    tables = json.loads(manifest.read_text(encoding="utf-8"))["datasets"]
+    tables = json.loads(manifest.read_text(encoding="utf-8")).get("datasets", {})
     if name not in tables:
         raise ValueError(f"The folder has no table {name!r}; it has {sorted(tables)}.")
+    absent = [key for key in _DESCRIBED if key not in tables[name]]
+    if absent:
+        raise ValueError(f"{manifest} gives no {absent[0]!r} for {name}; add it.")
     return Path(folder), tables[name]
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def _read(path: Path, about: dict[str, Any]) -> Any:
@@ -155,13 +175,24 @@ def _read(path: Path, about: dict[str, Any]) -> Any:
 
     if hashlib.sha256(path.read_bytes()).hexdigest() != about["sha256"]:
         raise ValueError(f"{path} is not the file that the manifest describes; fetch it anew.")
-    texts = dict.fromkeys([*about["categorical"], _TARGET], str)
+    named = [*about["categorical"], *about["auxiliary"], _TARGET]
     # "NA" and "None" are levels in some tables: only an empty field is missing.
-    frame = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
+    frame = pd.read_csv(
+        path,
+        dtype=dict.fromkeys([*about["categorical"], _TARGET], str),
+        keep_default_na=False,
+        na_values=[""],
+    )
+    absent = [column for column in named if column not in frame]
+    if absent:
+        raise ValueError(f"{path} has no column {absent[0]!r}; it has {frame.columns.tolist()}.")
+    if frame[_TARGET].isna().any():
+        row = int(np.argmax(frame[_TARGET].isna()))
+        raise ValueError(f"{path} has no label in row {row} (from 0); leave such rows out of it.")
     kinds = {
         column: "category" if column in about["categorical"] else "float64"
         for column in frame.columns
-        if column != _TARGET and column not in about["auxiliary"]
+        if column not in (_TARGET, *about["auxiliary"])
     }
     return frame.astype(kinds)
 
@@ -177,7 +208,18 @@ def _capped(target: NDArray[Any], cap: int) -> NDArray[np.intp]:
 def _split(
     rows: NDArray[np.intp], y: NDArray[Any], share: float, seed: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    _, codes = np.unique(y, return_inverse=True)
-    stratify = codes if np.bincount(codes).min() > 1 else None
-    first, second = train_test_split(rows, test_size=share, random_state=seed, stratify=stratify)
+    """Return both parts in order; ``share`` of the second is a share, or a number of rows."""
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    single = counts == 1
+    if single.any() and not single.all():
+        # A class of one row cannot be split; it goes along with the smallest other one.
+        codes = np.where(single[codes], np.where(single, len(y), counts).argmin(), codes)
+    n_second = share if share >= 1 else np.ceil(share * len(y))
+    too_few = min(n_second, len(y) - n_second) < len(np.unique(codes))
+    first, second = train_test_split(
+        rows,
+        test_size=share,
+        random_state=seed,
+        stratify=None if single.all() or too_few else codes,
+    )
     return np.sort(first), np.sort(second)
