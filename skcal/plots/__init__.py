@@ -6,6 +6,7 @@ from skcal.plots._confidence import ConfidenceHistogramDisplay
 from skcal.plots._decision_curve import DecisionCurveDisplay
 from skcal.plots._decomposition import ScoreDecompositionDisplay
 from skcal.plots._fitted_curve import FittedReliabilityCurve
+from skcal.plots._history import TrainingHistoryDisplay
 from skcal.plots._local_calibration import LocalCalibrationDisplay
 from skcal.plots._reliability import ReliabilityDisplay
 from skcal.plots._risk_coverage import RiskCoverageDisplay
@@ -20,4 +21,5 @@ __all__ = [
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
     "ScoreDecompositionDisplay",
+    "TrainingHistoryDisplay",
 ]

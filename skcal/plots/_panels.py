@@ -1,4 +1,4 @@
-"""The panel of counts below a diagram, shared by all displays on the same axes."""
+"""A panel below a diagram, of counts or others, shared by all displays on the same axes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count_panel(ax: Axes, xlabel: str) -> Axes:
 
     known: tuple[Axes, str] | None = getattr(ax, _MEMORY, None)
     if known is None or known[0] not in ax.figure.axes:
-        panel = _split(ax)
+        panel = cut_panel(ax)
     elif not ax.has_data():  # cleared by the user: start afresh
         panel = known[0]
         panel.clear()
@@ -51,6 +51,26 @@ def count_panel(ax: Axes, xlabel: str) -> Axes:
     ax.tick_params(labelbottom=False)
     setattr(ax, _MEMORY, (panel, xlabel))
     return panel
+
+
+def cut_panel(ax: Axes) -> Axes:
+    """Shrink an axes and return a new one in the place that became free below it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    place = ax.get_subplotspec()
+    if place is not None:
+        # The constrained layout takes the gap in heights of the figure, others in those of axes.
+        is_constrained = isinstance(ax.figure.get_layout_engine(), ConstrainedLayoutEngine)
+        share = len(place.rowspan) / place.get_gridspec().nrows if is_constrained else 1.0
+        # A grid inside the cell, unlike a divider, is understood by every layout engine.
+        grid = place.subgridspec(2, 1, height_ratios=_HEIGHTS, hspace=_GAP * share)
+        ax.set_subplotspec(grid[0])
+        return ax.figure.add_subplot(grid[1], sharex=ax)
+    left, bottom, width, height = ax.get_position(original=True).bounds
+    unit = height / (sum(_HEIGHTS) * (1 + _GAP / 2))
+    above = height - _HEIGHTS[0] * unit
+    ax.set_position((left, bottom + above, width, height - above))
+    return ax.figure.add_axes((left, bottom, width, _HEIGHTS[1] * unit), sharex=ax)
 
 
 def draw_counts(panel: Axes, count: IntArray, edges: FloatArray, line: Line2D) -> StepPatch:
@@ -83,23 +103,3 @@ def _count_by_logarithm(panel: Axes) -> None:
     decades = 10.0 ** np.arange(np.floor(np.log10(top)) + 1)
     panel.set_yticks(decades[:: -(-len(decades) // 3)])
     panel.set(ylim=(0, 1.5 * top), ylabel="Count (log)")
-
-
-def _split(ax: Axes) -> Axes:
-    """Shrink an axes and return a new one in the place that became free below it."""
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    place = ax.get_subplotspec()
-    if place is not None:
-        # The constrained layout takes the gap in heights of the figure, others in those of axes.
-        is_constrained = isinstance(ax.figure.get_layout_engine(), ConstrainedLayoutEngine)
-        share = len(place.rowspan) / place.get_gridspec().nrows if is_constrained else 1.0
-        # A grid inside the cell, unlike a divider, is understood by every layout engine.
-        grid = place.subgridspec(2, 1, height_ratios=_HEIGHTS, hspace=_GAP * share)
-        ax.set_subplotspec(grid[0])
-        return ax.figure.add_subplot(grid[1], sharex=ax)
-    left, bottom, width, height = ax.get_position(original=True).bounds
-    unit = height / (sum(_HEIGHTS) * (1 + _GAP / 2))
-    above = height - _HEIGHTS[0] * unit
-    ax.set_position((left, bottom + above, width, height - above))
-    return ax.figure.add_axes((left, bottom, width, _HEIGHTS[1] * unit), sharex=ax)

@@ -43,3 +43,13 @@ def draw_reference(ax: Axes, x: Any, y: Any, label: str) -> None:
     """Draw a line to compare with, once per axes."""
     if label not in ax.get_legend_handles_labels()[1]:
         ax.plot(x, y, label=label, **REFERENCE)
+
+
+def log_scale(ax: Axes) -> None:
+    """Put the y axis on a logarithmic scale with plain numbers, which spans few decades."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
