@@ -134,6 +134,7 @@ GUESTS = {
     "torch": {"neural", "testing"},  # the suite tries tensors and tables
     "skorch": {"neural"},
     "umap": {"neural"},
+    "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
     "threadpoolctl": {"cli"},
