@@ -73,8 +73,11 @@ class Cells:
 
     @classmethod
     def _of_objects(cls, column: Any, name: Any) -> Self:
-        present = column.notna().to_numpy()
-        values = column.to_numpy()[present].tolist()
+        import pandas as pd
+
+        values = column.to_numpy()
+        present = ~pd.isna(values)
+        values = values[present].tolist()
         # True equals 1 and 1.0 in Python, but they are not the same level.
         keys = [(type(value), value) for value in values]
         try:
@@ -173,20 +176,27 @@ class Category:
         # The position of a missing cell is -1, which is the last one.
         return np.array([*codes, self.missing_code])[cells.positions]
 
-    def unseen(self, cells: Cells) -> NDArray[np.bool_]:
-        """Return which cells hold a level that ``fit`` did not know; a missing cell does not."""
-        unknown = [text not in self.codes for text in cells.texts]
-        return np.array([*unknown, False])[cells.positions]
+    def knows_all(self, cells: Cells) -> bool:
+        """Return whether ``fit`` saw every level. A missing cell is never a surprise."""
+        return all(text in self.codes for text in cells.texts)
 
-    def complaint(self, cells: Cells, unseen: NDArray[np.bool_], name: Any) -> str | None:
-        """Return what to say if not one cell of many holds a known level."""
-        gone = (cells.positions < 0) & (not self.has_missing)
-        if len(unseen) < _ENOUGH_ROWS or not self.levels or not (unseen | gone).all():
-            return None
-        came = sorted(text for text in cells.texts if text not in self.codes)[:3]
+    def count_unseen(self, cells: Cells) -> int:
+        """Return how many cells hold a level that ``fit`` did not see."""
+        unseen = [text not in self.codes for text in cells.texts]
+        return int(np.array([*unseen, False])[cells.positions].sum())
+
+    def knows_none(self, cells: Cells) -> bool:
+        """Return whether not one of many cells is known, so that something must be wrong."""
+        n_missing = int((cells.positions < 0).sum())
+        n_known = len(cells.positions) - self.count_unseen(cells)
+        n_known -= 0 if self.has_missing else n_missing
+        return bool(self.codes) and n_known == 0 and len(cells.positions) >= _ENOUGH_ROWS
+
+    def complaint(self, cells: Cells, name: Any) -> str:
+        """Return what to say when no cell is known."""
         return (
             f"Column {name!r}: none of its levels was seen in fit. Expected such as "
-            f"{self.levels[:3]}; came {came}."
+            f"{self.levels[:3] or sorted(self.codes)[:3]}; came {sorted(cells.texts)[:3]}."
         )
 
     def names(self, name: str) -> list[str]:

@@ -275,22 +275,22 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         _, cells = self._reader.read(check_table(self, X, reset=False))
         names = _check_feature_names_in(self)[self.is_categorical_]
         return {
-            str(name): int(category.unseen(column).sum())
+            str(name): category.count_unseen(column)
             for name, category, column in zip(names, self._categories, cells, strict=True)
         }
 
     def _warn_of_unseen(self, cells: list[Cells]) -> None:
-        names, complaints = [], []
+        names, said = [], []
         for name, category, column in zip(
             self._category_names(), self._categories, cells, strict=True
         ):
-            unseen = category.unseen(column)
-            if unseen.any():
-                names.append(name)
-                complaints.append(category.complaint(column, unseen, name))
+            if category.knows_all(column):
+                continue
+            names.append(name)
+            if category.knows_none(column):
+                said.append(category.complaint(column, name))
         if names:
-            # The text depends on the columns alone, so that a server says it once.
-            said = [complaint for complaint in complaints if complaint]
+            # Its text depends on the columns, so that a server that meets new levels says it once.
             said.append(
                 f"The columns {names} hold levels that fit did not see, encoded as infrequent or "
                 "as no level; count_unseen counts them."
@@ -327,7 +327,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         codes: list[str] = []
         for name, category in zip(names[self.is_categorical_], self._categories, strict=True):
             (one_hot if category.is_one_hot else codes).extend(category.names(name))
-        return np.array([*numbers, *flags, *one_hot, *codes], dtype=object)
+        return np.array(_distinct([*numbers, *flags, *one_hot, *codes]), dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -340,3 +340,15 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
 def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Give names that stand twice a number, such as that of the level "nan" and of no level."""
+    taken: dict[str, None] = {}
+    for name in names:
+        candidate, n = name, 1
+        while candidate in taken:
+            n += 1
+            candidate = f"{name}_{n}"
+        taken[candidate] = None
+    return list(taken)

@@ -87,7 +87,8 @@ class Reader:
         numbers = np.empty((len(table), sum(self.widths)))
         cells = []
         start = 0
-        for j, (name, kind) in enumerate(zip(table.columns, self.kinds, strict=True)):
+        names = table.columns.tolist()
+        for j, (name, kind) in enumerate(zip(names, self.kinds, strict=True)):
             column = table[name]
             if kind == "category":
                 cells.append(self._read_category(column, name))
@@ -103,7 +104,7 @@ class Reader:
                 clock = read_clock(dates, self.zones.setdefault(j, dates.dt.tz), name)
                 numbers[:, start:end] = date_parts(clock)[:, : end - start]
             start = end
-        refuse_infinity(numbers, [table.columns[j] for j, _ in self.numeric])
+        refuse_infinity(numbers, [names[j] for j, _ in self.numeric])
         return numbers, cells
 
     def _read_array(self, table: FloatArray) -> tuple[FloatArray, list[Cells]]:
