@@ -17,6 +17,7 @@ _SAME = (("True", "TRUE", "true", "1"), ("False", "FALSE", "false", "0"))
 _MANY_LEVELS = 50
 # A column of as many rows without one known level is a mistake, not bad luck.
 _ENOUGH_ROWS = 20
+_FEW_CELLS = 8
 # Sums of weights that should be equal differ by rounding.
 _TIE = 1e-10
 # What scikit-learn's OneHotEncoder calls the rare levels.
@@ -54,11 +55,9 @@ class Cells:
             n_missing = int(used[0] == -1)
             levels = dtype.categories.take(used[n_missing:]).tolist()
             return cls(_as_texts(levels), positions - n_missing)
-        if (
-            dtype.kind == "O"
-            and isinstance(dtype, np.dtype)
-            and pd.api.types.infer_dtype(column, skipna=True) != "string"
-        ):
+        # Objects of several types must be told apart one by one, and few cells are quicker so.
+        is_mixed = isinstance(dtype, np.dtype) and pd.api.types.infer_dtype(column) != "string"
+        if is_mixed or len(column) <= _FEW_CELLS:
             return cls._of_objects(column, name)
         positions, levels = pd.factorize(column.array)
         return cls(_as_texts(levels.tolist()), positions)
@@ -75,7 +74,7 @@ class Cells:
     def _of_objects(cls, column: Any, name: Any) -> Self:
         import pandas as pd
 
-        values = column.to_numpy()
+        values = column.to_numpy(dtype=object)
         present = ~pd.isna(values)
         values = values[present].tolist()
         # True equals 1 and 1.0 in Python, but they are not the same level.

@@ -65,7 +65,8 @@ def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
 def is_frame(X: Any) -> bool:
     """Return whether ``X`` is a pandas DataFrame, without importing pandas."""
-    return hasattr(X, "dtypes") and hasattr(X, "loc") and hasattr(X, "columns")
+    # Its class is asked because the attributes themselves take time to build.
+    return all(hasattr(type(X), name) for name in ("dtypes", "loc", "columns"))
 
 
 def refuse_infinity(numbers: NDArray[np.float64], names: Iterable[Any]) -> None:

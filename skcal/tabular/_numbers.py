@@ -60,6 +60,7 @@ class NumberScaler:
         exponent[np.abs(exponent) <= _UNUSUAL] = 0
         scaler = cls(scaling, exponent, np.zeros(n_columns), np.full(n_columns, np.inf))
         numbers = scaler._near_one(numbers)
+        varies = np.zeros(n_columns, dtype=bool)
         for j, column in enumerate(numbers.T):
             present = ~np.isnan(column)
             ordered, below = _ascending(
@@ -67,16 +68,15 @@ class NumberScaler:
             )
             # A column of one value teaches nothing: another value later must not say anything.
             # Nor does a column without a single number.
-            varies = len(ordered) > 0 and ordered[0] < ordered[-1]
+            varies[j] = len(ordered) > 0 and ordered[0] < ordered[-1]
             if scaling == "quantile":
-                scaler.knots.append(_knots(ordered, below) if varies else _SILENT)
-            elif varies:
+                scaler.knots.append(_knots(ordered, below) if varies[j] else _SILENT)
+            elif scaling == "robust" and varies[j]:
                 scaler.center[j], scaler.spread[j] = _median_and_spread(ordered, below)
-        if scaling == "standard":
-            varies = np.isfinite(scaler.spread)
-            if varies.any():
-                known = StandardScaler().fit(numbers[:, varies], sample_weight=weights)
-                scaler.center[varies], scaler.spread[varies] = known.mean_, known.scale_
+        if scaling == "standard" and varies.any():
+            known = StandardScaler().fit(numbers[:, varies], sample_weight=weights)
+            scaler.center[varies], scaler.spread[varies] = known.mean_, known.scale_
+        scaler.exponent[~varies] = 0
         return scaler
 
     def transform(self, numbers: FloatArray) -> FloatArray:

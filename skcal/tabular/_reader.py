@@ -54,15 +54,14 @@ class Reader:
         is_frame = not isinstance(table, np.ndarray)
         by_type = isinstance(categorical_features, str) and categorical_features == "from_dtype"
         names = table.columns.tolist() if is_frame else None
-        kinds: list[Kind] = ["number"] * table.shape[1]
-        chosen = np.zeros(len(kinds), dtype=bool)
+        chosen = np.zeros(table.shape[1], dtype=bool)
         if not by_type and categorical_features is not None:
-            chosen = chosen_columns(categorical_features, names, len(kinds))
-        for j in range(len(kinds)):
-            if chosen[j]:
-                kinds[j] = "category"
-            elif names is not None:
-                kinds[j] = _kind(table[names[j]], names[j], by_type=by_type)
+            chosen = chosen_columns(categorical_features, names, len(chosen))
+        kinds: list[Kind] = ["category" if is_one else "number" for is_one in chosen]
+        columns = table.items() if is_frame else ()
+        for j, (name, column) in enumerate(columns):
+            if not chosen[j]:
+                kinds[j] = _kind(column, name, by_type=by_type)
         widths = [{"category": 0, "date": len(PARTS)}.get(kind, 1) for kind in kinds]
         return cls(kinds, widths, is_frame, by_type)
 
@@ -87,9 +86,7 @@ class Reader:
         numbers = np.empty((len(table), sum(self.widths)))
         cells = []
         start = 0
-        names = table.columns.tolist()
-        for j, (name, kind) in enumerate(zip(names, self.kinds, strict=True)):
-            column = table[name]
+        for j, ((name, column), kind) in enumerate(zip(table.items(), self.kinds, strict=True)):
             if kind == "category":
                 cells.append(self._read_category(column, name))
                 continue
@@ -104,7 +101,7 @@ class Reader:
                 clock = read_clock(dates, self.zones.setdefault(j, dates.dt.tz), name)
                 numbers[:, start:end] = date_parts(clock)[:, : end - start]
             start = end
-        refuse_infinity(numbers, [names[j] for j, _ in self.numeric])
+        refuse_infinity(numbers, (table.columns[j] for j, _ in self.numeric))
         return numbers, cells
 
     def _read_array(self, table: FloatArray) -> tuple[FloatArray, list[Cells]]:
