@@ -103,7 +103,7 @@ def holds_numbers(column: Any) -> bool:
 
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     cells = types.infer_dtype(values, skipna=True)
-    return cells in ("boolean", "empty") or _KINDS_OF_CELLS.get(cells) == "number"
+    return cells == "boolean" or _KINDS_OF_CELLS.get(cells) == "number" or not len(values.dropna())
 
 
 def _first_text(column: Any) -> Any:

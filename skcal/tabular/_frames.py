@@ -45,7 +45,9 @@ def check_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     fitted = None if reset else getattr(estimator, "_column_names", None)
     # The columns of fit need no second look; a single row is to be quick.
     if names != fitted:
-        _refuse_twins(names)
+        if not X.columns.is_unique:
+            name = X.columns[X.columns.duplicated()][0]
+            raise ValueError(f"More than one column is named {name!r}; give each its own name.")
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if fitted is not None:
             # scikit-learn compares names only when all of them are strings.
@@ -121,7 +123,7 @@ def _read_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[np.
 
 def _as_pandas(X: Any) -> Any:
     """Return the table of another library as a pandas DataFrame; what is no table, as it is."""
-    if isinstance(X, np.ndarray | list | tuple) or not hasattr(X, "columns"):
+    if isinstance(X, np.ndarray | list | tuple) or not hasattr(type(X), "columns"):
         return X
     import narwhals.stable.v2 as nw
     import pandas as pd
@@ -134,15 +136,8 @@ def _as_pandas(X: Any) -> Any:
         )
     if not isinstance(table, nw.DataFrame):
         return X
-    _refuse_twins(table.columns)
     # Column by column: polars hands whole frames to pandas only where pyarrow is installed.
     return pd.DataFrame({name: _pandas_column(table[name], nw) for name in table.columns})
-
-
-def _refuse_twins(names: list[Any]) -> None:
-    if len(set(names)) < len(names):
-        twin = next(name for place, name in enumerate(names) if name in names[:place])
-        raise ValueError(f"More than one column is named {twin!r}; give each its own name.")
 
 
 def _pandas_column(column: Any, nw: Any) -> Any:
