@@ -133,6 +133,8 @@ ROOMS = [
 GUESTS = {
     "torch": {"neural", "testing"},  # the suite tries tensors and tables
     "skorch": {"neural"},
+    "tabm": {"neural"},
+    "rtdl_num_embeddings": {"neural"},
     "umap": {"neural"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},

@@ -5,6 +5,7 @@ from skcal.neural.modules import MLP, Dropout
 from skcal.neural.nescal import Homophily, NeSCalClassifier
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import NeighborhoodSmoothing
+from skcal.neural.tabular_net import TabularNet
 
 __all__ = [
     "MLP",
@@ -14,4 +15,5 @@ __all__ = [
     "NeSCalMLP",
     "NeighborhoodSmoothing",
     "NetClassifier",
+    "TabularNet",
 ]

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skcal.neural.tabular_net import LinearEnsemble
+
 _CHUNK = 8_192
 
 
@@ -57,6 +59,11 @@ def embed_rows(
             module.train()
 
 
+def _mean_of_members(layer: nn.Module, hidden: Tensor) -> Tensor:
+    """Return one representation per row of the input of a layer with several members."""
+    return hidden.mean(dim=1) if isinstance(layer, LinearEnsemble) else hidden
+
+
 @contextmanager
 def _tap(module: nn.Module, embedding: str) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
     """Yield a function from (input, output) of the last forward pass to the embedding."""
@@ -76,14 +83,17 @@ def _tap(module: nn.Module, embedding: str) -> Iterator[Callable[[Tensor, Tensor
 
     parts = dict(module.named_modules())
     if embedding == "penultimate":
-        linear = [part for part in parts.values() if isinstance(part, nn.Linear)]
+        linear = [part for part in parts.values() if isinstance(part, (nn.Linear, LinearEnsemble))]
         if not linear:
             raise ValueError(
                 f"{type(module).__name__} has no linear layer to read a penultimate embedding "
                 "from; name a submodule or a method in embedding=..."
             )
         # The last one to run wins, whatever the order in which the layers were defined.
-        hooks = [part.register_forward_pre_hook(lambda _, args: keep(args[0])) for part in linear]
+        hooks = [
+            part.register_forward_pre_hook(lambda part, args: keep(_mean_of_members(part, args[0])))
+            for part in linear
+        ]
     elif embedding and embedding in parts:
         hooks = [parts[embedding].register_forward_hook(lambda _, __, output: keep(output))]
     elif callable(getattr(module, embedding, None)):

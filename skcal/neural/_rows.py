@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -26,10 +25,17 @@ class Rows(torch.utils.data.Dataset):
         Row weights, ones by default.
     valid : Rows, optional
         Rows held out for validation.
+    groups : ndarray of shape (n,), optional
+        Rows of one group stay together when rows are held out.
     """
 
     def __init__(
-        self, X: Any, y: Any = None, weight: Any = None, valid: Rows | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        weight: Any = None,
+        valid: Rows | None = None,
+        groups: NDArray[Any] | None = None,
     ) -> None:
         self.X = torch.as_tensor(X)
         n = len(self.X)
@@ -38,6 +44,7 @@ class Rows(torch.utils.data.Dataset):
         self.weight = weight.to(self.X.dtype)
         self.index = torch.arange(n)
         self.valid = valid
+        self.groups = groups
 
     def __len__(self) -> int:
         return len(self.X)
@@ -48,8 +55,9 @@ class Rows(torch.utils.data.Dataset):
 
     def take(self, rows: Any) -> Rows:
         """Return some of the rows, numbered anew from zero."""
+        groups = None if self.groups is None else self.groups[rows]
         rows = torch.as_tensor(rows)
-        return Rows(self.X[rows], self.y[rows], self.weight[rows])
+        return Rows(self.X[rows], self.y[rows], self.weight[rows], groups=groups)
 
 
 class Batches:
@@ -94,38 +102,3 @@ class Batches:
         if self.shuffle and len(batches) > 1 and len(batches[-1]) == 1:
             batches[-2:] = [torch.cat(batches[-2:])]
         return batches
-
-
-def hold_out(rows: Rows, fraction: float, seed: int) -> Rows:
-    """Return training rows, with a stratified share of the rows held out as ``valid``.
-
-    Every class keeps a row in training.
-
-    Raises
-    ------
-    ValueError
-        If too few rows would be left to train on.
-    """
-    codes = rows.y.numpy()
-    n_valid = int(np.ceil(fraction * len(rows)))
-    counts = np.bincount(codes)
-    splittable = np.flatnonzero(counts[codes] > 1)
-    if n_valid >= len(splittable):
-        raise ValueError(
-            f"early_stopping=True holds out {n_valid} of the {len(rows)} samples, which leaves "
-            "too few to train on; pass X_val and y_val, or set early_stopping=False."
-        )
-    n_classes = len(np.unique(codes[splittable]))
-    stratify = min(n_valid, len(splittable) - n_valid) >= n_classes
-    splitter = (StratifiedShuffleSplit if stratify else ShuffleSplit)(
-        1, test_size=n_valid, random_state=seed
-    )
-    _, held_out = next(splitter.split(splittable, codes[splittable]))
-    is_valid = np.zeros(len(rows), dtype=bool)
-    is_valid[splittable[held_out]] = True
-    # A split that is not stratified may take a small class whole.
-    for code in np.setdiff1d(codes, codes[~is_valid]):
-        is_valid[np.argmax(codes == code)] = False
-    train = rows.take(np.flatnonzero(~is_valid))
-    train.valid = rows.take(np.flatnonzero(is_valid))
-    return train

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
-from skcal.neural._rows import Batches
-from skcal.neural.modules import MLP
+from skcal.neural._bins import bin_edges
+from skcal.neural._presets import PRESETS, batch_size_for, max_epochs_for
+from skcal.neural._rows import Batches, Rows
 from skcal.neural.nescal import NeSCalClassifier
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import Graph, Reduction, Target
+from skcal.neural.tabular_net import NumEmbedding, TabularNet
+from skcal.tabular import TabularEncoder
+
+Auto = Literal["auto"]
+
+# Parameters that a preset, or the size of the table, settles.
+_AUTOMATIC = {*PRESETS["default"], "batch_size", "max_epochs"}
+# Longer categories get learned vectors; levels of fewer rows are merged.
+_MAX_ONE_HOT = 64
+_MIN_FREQUENCY = 5
+
+
+_OR_AUTO = {
+    name: [StrOptions({"auto"}), *NeSCalClassifier._parameter_constraints[name]]
+    for name in ("lr", "max_epochs", "batch_size", "n_iter_no_change", "n_folds", "calibrate")
+}
 
 
 class NeSCalMLP(NeSCalClassifier):
@@ -26,9 +44,22 @@ class NeSCalMLP(NeSCalClassifier):
 
     Parameters
     ----------
-    hidden_sizes : sequence of int, default=(128, 128)
+    preset : {"default", "fast", "strong"}, default="default"
+        What the parameters left at "auto" stand for; see the notes.
+    n_members : int or "auto", default="auto"
+        Members of an ensemble inside the network, which share all weight matrices; 1 is a
+        plain network.
+    hidden_sizes : sequence of int or "auto", default="auto"
         Width of each hidden layer.
-    dropout : float in [0, 1), default=0.1
+    num_embedding : {"auto", "piecewise", "piecewise-tree", "periodic"} or None, default="auto"
+        How a number enters the network: by a learned piecewise-linear curve over bins of
+        equal shares of the rows, or over the leaves of a decision tree on that column; by
+        learned frequencies; or, with None, as it is.
+    n_bins : int, default=24
+        Most bins of a column.
+    d_embedding : int, default=8
+        Size of the embedding of a number.
+    dropout : float in [0, 1), default=0.3
         Share of hidden values dropped in training.
     smoothing : float, default=3.0
         Weight :math:`\lambda` of the penalty; 0 is plain cross-entropy, bit for bit.
@@ -59,26 +90,62 @@ class NeSCalMLP(NeSCalClassifier):
         Takes logits and class codes, and ``reduction="none"``.
     optimizer : torch optimizer class, default=torch.optim.AdamW
         Its arguments are given as ``optimizer__<name>``.
-    lr : float, default=2e-3
+    lr : float or "auto", default="auto"
         Learning rate.
-    max_epochs : int, default=100
-        Most passes over the training rows.
-    batch_size : int, default=128
-        Rows per step; -1 takes all.
+    max_epochs : int or "auto", default="auto"
+        Most passes over the training rows. "auto" is 200, and 20,000,000 / n beyond 100,000
+        rows, but at least 10.
+    batch_size : int or "auto", default="auto"
+        Rows per step; -1 takes all. "auto" is the power of two nearest to n / 48 (by its
+        logarithm), between 128 and 1,024.
+    weight_decay : float, default=0.01
+        Pull of the optimizer (AdamW's, times ``lr``) on matrices; biases are left alone.
+    lr_schedule : {"constant", "cosine", "plateau"}, default="constant"
+        Learning rate over the epochs: as it is, down to zero along half a cosine over
+        ``max_epochs``, or multiplied by 0.3 whenever half of ``n_iter_no_change`` epochs
+        brought no improvement.
+    ema_decay : float in [0, 1), default=0.99
+        Weight of the past in the moving average, step by step, of the network's weights. The
+        average is what is validated and kept; 0 keeps the weights themselves. Statistics of
+        batch normalisation are not averaged.
+    max_grad_norm : float, optional
+        Longest gradient, over all weights together; a longer one is shortened to it.
     early_stopping : bool, default=True
-        Stop when the validation log-loss has not improved for ``n_iter_no_change`` epochs,
-        and keep the weights of the best epoch.
+        Hold out rows, stop when their log-loss has not improved for ``n_iter_no_change``
+        epochs, and keep the weights of the best epoch.
+    stopping_score : {"log_loss", "scaled_log_loss"}, default="log_loss"
+        What early stopping looks at: the validation log-loss, or what temperature scaling
+        would leave of it.
     validation_fraction : float, default=0.15
-        Share of rows held out for early stopping, stratified by class.
-    n_iter_no_change : int, default=12
+        Share of rows held out for early stopping and calibration.
+    validation_split : {"stratified", "last"}, default="stratified"
+        Hold out rows at random, stratified by class (whole groups, if ``fit`` is given
+        ``groups``); or the last rows, for a table in the order of time.
+    n_iter_no_change : int or "auto", default="auto"
         Patience of early stopping, in epochs.
+    n_folds : int or "auto", default="auto"
+        More than 1 trains one network for each of so many folds, stopped on the rows of the
+        fold, and answers with their mean probability; it costs as many fits.
     refit : bool, default=False
         After early stopping, train anew on all rows, those held out too, for the best number
         of epochs.
+    calibrate : bool, str or calibrator, default="auto"
+        Learn a map of the probabilities from the rows held out of training (with ``n_folds``
+        from all rows, each answered by the network that was trained without it): True is
+        temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`,
+        such as "sms"; "auto" leaves the choice to the preset.
+        The rows that stop the training are used, class weights are not. With ``refit`` the
+        map of the first network serves the second.
     encoder : "auto" or transformer, default="auto"
-        Turns a table into numbers; "auto" is a :class:`TabularEncoder`.
+        Turns a table into numbers; "auto" is ``TabularEncoder(min_frequency=5,
+        max_one_hot=64)``: levels of fewer than 5 rows are merged, and a column of more than 64
+        levels gets a learned vector for each.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into ``sample_weight``.
+    prior_correction : bool, default=False
+        Divide the probabilities by the class weights and renormalise, which takes them back
+        to the base rates of the rows: the network trains as ``class_weight`` says, and
+        answers with probabilities that can be acted on.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the network and of its probabilities.
     random_state : int, RandomState instance or None, default=None
@@ -90,7 +157,7 @@ class NeSCalMLP(NeSCalClassifier):
     verbose : int, default=0
         1 prints a line per epoch.
     device : str, default="cpu"
-        Where the network runs.
+        Where the network runs; "auto" is "cuda" where there is one.
     iterator_train, iterator_valid : class, default=Batches
         What cuts rows into batches; arguments are given as ``iterator_train__<name>``.
     predict_nonlinearity : "auto" or callable, default="auto"
@@ -107,14 +174,19 @@ class NeSCalMLP(NeSCalClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    module_ : MLP
-        The trained network.
+    module_ : TabularNet or FoldEnsemble
+        The trained network, or those of the folds.
     history_ : skorch.history.History
         One record per epoch: ``train_loss``, ``ce``, ``penalty``, ``smoothing``,
         ``valid_loss`` and ``valid_acc``.
     graph_homophily_ : Homophily(share, chance) or None
         Share of the last graph's neighbours that have the row's label, and the share
         expected by chance.
+    fold_histories_ : list of History
+        One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
+        ``best_epoch_`` are of the last fold then.
+    calibrator_ : calibrator or None
+        The fitted map, if ``calibrate``.
     n_iter_ : int
         Epochs trained.
     best_epoch_ : int
@@ -149,17 +221,34 @@ class NeSCalMLP(NeSCalClassifier):
     (3, 2)
     """
 
-    _parameter_constraints = NeSCalClassifier._parameter_constraints | {
-        "hidden_sizes": ["array-like"],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "encoder": [StrOptions({"auto"}), *NetClassifier._parameter_constraints["encoder"][2:]],
-    }
+    _parameter_constraints = (
+        NeSCalClassifier._parameter_constraints
+        | _OR_AUTO
+        | {
+            "preset": [StrOptions(set(PRESETS))],
+            "hidden_sizes": [StrOptions({"auto"}), "array-like"],
+            "n_members": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+            "num_embedding": [
+                StrOptions({"auto", "piecewise", "piecewise-tree", "periodic"}),
+                None,
+            ],
+            "n_bins": [Interval(Integral, 2, None, closed="left")],
+            "d_embedding": [Interval(Integral, 1, None, closed="left")],
+            "dropout": [Interval(Real, 0, 1, closed="left")],
+            "encoder": [StrOptions({"auto"}), *NetClassifier._parameter_constraints["encoder"][2:]],
+        }
+    )
 
     def __init__(
         self,
         *,
-        hidden_sizes: Sequence[int] = (128, 128),
-        dropout: float = 0.1,
+        preset: str = "default",
+        n_members: Any = "auto",
+        hidden_sizes: Sequence[int] | Auto = "auto",
+        num_embedding: NumEmbedding | Auto | None = "auto",
+        n_bins: int = 24,
+        d_embedding: int = 8,
+        dropout: float = 0.3,
         smoothing: float = 3.0,
         n_neighbors: int = 10,
         warmup: float = 0.1,
@@ -174,15 +263,24 @@ class NeSCalMLP(NeSCalClassifier):
         keep_graph: bool = False,
         criterion: Any = nn.CrossEntropyLoss,
         optimizer: Any = torch.optim.AdamW,
-        lr: float = 2e-3,
-        max_epochs: int = 100,
-        batch_size: int = 128,
+        lr: Any = "auto",
+        max_epochs: Any = "auto",
+        batch_size: Any = "auto",
+        weight_decay: float = 0.01,
+        lr_schedule: str = "constant",
+        ema_decay: float = 0.99,
+        max_grad_norm: float | None = None,
         early_stopping: bool = True,
+        stopping_score: str = "log_loss",
         validation_fraction: float = 0.15,
-        n_iter_no_change: int = 12,
+        validation_split: str = "stratified",
+        n_iter_no_change: Any = "auto",
+        n_folds: Any = "auto",
         refit: bool = False,
+        calibrate: Any = "auto",
         encoder: Any = "auto",
         class_weight: Any = None,
+        prior_correction: bool = False,
         dtype: str = "float32",
         random_state: Any = None,
         callbacks: Any = None,
@@ -214,12 +312,21 @@ class NeSCalMLP(NeSCalClassifier):
             lr=lr,
             max_epochs=max_epochs,
             batch_size=batch_size,
+            weight_decay=weight_decay,
+            lr_schedule=lr_schedule,
+            ema_decay=ema_decay,
+            max_grad_norm=max_grad_norm,
             early_stopping=early_stopping,
+            stopping_score=stopping_score,
             validation_fraction=validation_fraction,
+            validation_split=validation_split,
             n_iter_no_change=n_iter_no_change,
+            n_folds=n_folds,
             refit=refit,
+            calibrate=calibrate,
             encoder=encoder,
             class_weight=class_weight,
+            prior_correction=prior_correction,
             dtype=dtype,
             random_state=random_state,
             callbacks=callbacks,
@@ -233,7 +340,12 @@ class NeSCalMLP(NeSCalClassifier):
             torch_load_kwargs=torch_load_kwargs,
             **kwargs,
         )
+        self.preset = preset
+        self.n_members = n_members
         self.hidden_sizes = hidden_sizes
+        self.num_embedding = num_embedding
+        self.n_bins = n_bins
+        self.d_embedding = d_embedding
         self.dropout = dropout
 
     def _get_param_names(self) -> list[str]:
@@ -241,17 +353,70 @@ class NeSCalMLP(NeSCalClassifier):
 
     def _validate_own_params(self) -> None:
         super()._validate_own_params()
-        if not all(isinstance(size, Integral) and size >= 1 for size in self.hidden_sizes):
+        sizes = () if self.hidden_sizes == "auto" else self.hidden_sizes
+        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
             raise ValueError(
                 f"hidden_sizes must hold whole numbers of at least 1; got {self.hidden_sizes!r}."
             )
 
+    # -- automatic parameters ------------------------------------------------------------
+
+    def _value(self, name: str) -> Any:
+        value = getattr(self, name)
+        if not (isinstance(value, str) and value == "auto") or name not in _AUTOMATIC:
+            return value
+        settled = PRESETS[self.preset].get(name, value)
+        return self._by_size[name] if isinstance(settled, str) and settled == "auto" else settled
+
+    def _settle(self, rows: Rows) -> None:
+        """Choose what depends on the table: batches, epochs, and the bins of its numbers."""
+        n_train = len(rows)
+        self._by_size = {
+            "batch_size": batch_size_for(n_train),
+            "max_epochs": max_epochs_for(n_train),
+        }
+        self._columns = self._describe_columns(rows)
+
+    def _default_encoder(self) -> TabularEncoder:
+        return TabularEncoder(
+            dtype=self.dtype, min_frequency=_MIN_FREQUENCY, max_one_hot=_MAX_ONE_HOT
+        )
+
+    def _describe_columns(self, rows: Rows) -> dict[str, Any]:
+        """Return what the network is told of the columns of the encoded table."""
+        encoder = self.encoder_
+        if not isinstance(encoder, TabularEncoder):
+            return {}
+        n_numeric = encoder.n_numeric_
+        n_flags = int(np.sum(encoder.has_missing_))
+        columns: dict[str, Any] = {
+            "blocks": [1] * (n_numeric + n_flags) + list(encoder.one_hot_sizes_),
+            "cardinalities": list(encoder.cardinalities_),
+        }
+        kind = self._value("num_embedding")
+        if kind is None or n_numeric == 0:
+            return columns
+        numbers, weights = rows.X[:, :n_numeric].numpy(), rows.weight.numpy()
+        if kind == "periodic":
+            varies = numbers.min(axis=0) < numbers.max(axis=0)
+            return columns | {"periodic": np.flatnonzero(varies).tolist()}
+        codes = rows.y.numpy() if kind == "piecewise-tree" else None
+        return columns | {"bins": bin_edges(numbers, weights, self.n_bins, codes)}
+
+    # -- the network ---------------------------------------------------------------------
+
     def _module_class(self) -> Any:
-        return MLP
+        return TabularNet
 
     def get_params_for(self, prefix: str) -> dict[str, Any]:
         """Return the arguments of a part; the network's are parameters of the estimator."""
         params = super().get_params_for(prefix)
         if prefix == "module":
-            return {"hidden_sizes": self.hidden_sizes, "dropout": self.dropout} | params
+            own = {
+                "hidden_sizes": self._value("hidden_sizes"),
+                "dropout": self.dropout,
+                "n_members": self._value("n_members"),
+                "d_embedding": self.d_embedding,
+            }
+            return own | self._columns | params
         return params

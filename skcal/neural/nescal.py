@@ -14,6 +14,7 @@ from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Batches, Rows
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import Graph, NeighborhoodSmoothing, Reduction, Target
+from skcal.neural.tabular_net import mean_log_proba
 
 # The automatic refresh: a graph every five epochs, or one epoch per this many rows.
 _ROWS_PER_EPOCH_BETWEEN_GRAPHS = 4_000
@@ -84,22 +85,53 @@ class NeSCalClassifier(NetClassifier):
         Most passes over the training rows.
     batch_size : int, default=128
         Rows per step; -1 takes all.
+    weight_decay : float, default=0.01
+        Pull of the optimizer (AdamW's, times ``lr``) on matrices; biases are left alone.
+    lr_schedule : {"constant", "cosine", "plateau"}, default="constant"
+        Learning rate over the epochs: as it is, down to zero along half a cosine over
+        ``max_epochs``, or multiplied by 0.3 whenever half of ``n_iter_no_change`` epochs
+        brought no improvement.
+    ema_decay : float in [0, 1), default=0.0
+        Weight of the past in the moving average, step by step, of the network's weights. The
+        average is what is validated and kept; 0 keeps the weights themselves. Statistics of
+        batch normalisation are not averaged.
+    max_grad_norm : float, optional
+        Longest gradient, over all weights together; a longer one is shortened to it.
     early_stopping : bool, default=True
         Hold out rows, stop when their log-loss has not improved for ``n_iter_no_change``
         epochs, and keep the weights of the best epoch.
+    stopping_score : {"log_loss", "scaled_log_loss"}, default="log_loss"
+        What early stopping looks at: the validation log-loss, or what temperature scaling
+        would leave of it.
     validation_fraction : float, default=0.15
-        Share of rows held out for early stopping, stratified by class.
+        Share of rows held out for early stopping and calibration.
+    validation_split : {"stratified", "last"}, default="stratified"
+        Hold out rows at random, stratified by class (whole groups, if ``fit`` is given
+        ``groups``); or the last rows, for a table in the order of time.
     n_iter_no_change : int, default=12
         Patience of early stopping, in epochs.
+    n_folds : int, default=1
+        More than 1 trains one network for each of so many folds, stopped on the rows of the
+        fold, and answers with their mean probability; it costs as many fits.
     refit : bool, default=False
         After early stopping, train anew on all rows, those held out too, for the best number
         of epochs.
+    calibrate : bool, str or calibrator, default=False
+        Learn a map of the probabilities from the rows held out of training (with ``n_folds``
+        from all rows, each answered by the network that was trained without it): True is
+        temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`.
+        The rows that stop the training are used, class weights are not. With ``refit`` the
+        map of the first network serves the second.
     encoder : "auto", transformer or None, default="auto"
         Turns a table into numbers. "auto" is a :class:`TabularEncoder` when ``module`` is
         None; a module of your own gets its numbers as they are.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into ``sample_weight``. They shift the
         probabilities away from the true base rates.
+    prior_correction : bool, default=False
+        Divide the probabilities by the class weights and renormalise, which takes them back
+        to the base rates of the rows: the network trains as ``class_weight`` says, and
+        answers with probabilities that can be acted on.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the network and of its probabilities.
     random_state : int, RandomState instance or None, default=None
@@ -111,7 +143,7 @@ class NeSCalClassifier(NetClassifier):
     verbose : int, default=0
         1 prints a line per epoch.
     device : str, default="cpu"
-        Where the network runs.
+        Where the network runs; "auto" is "cuda" where there is one.
     iterator_train, iterator_valid : class, default=Batches
         What cuts rows into batches; arguments are given as ``iterator_train__<name>``.
     predict_nonlinearity : "auto" or callable, default="auto"
@@ -137,10 +169,15 @@ class NeSCalClassifier(NetClassifier):
     graph_homophily_ : Homophily(share, chance) or None
         Share of the last graph's neighbours that have the row's label, and the share
         expected by chance. None if no graph was built.
+    fold_histories_ : list of History
+        One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
+        ``best_epoch_`` are of the last fold then.
+    calibrator_ : calibrator or None
+        The fitted map, if ``calibrate``.
     n_iter_ : int
         Epochs trained.
     best_epoch_ : int
-        Epoch of the lowest validation log-loss, counted from 1, whose weights are kept.
+        Epoch whose weights are kept, counted from 1.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -224,12 +261,21 @@ class NeSCalClassifier(NetClassifier):
         lr: float = 2e-3,
         max_epochs: int = 100,
         batch_size: int = 128,
+        weight_decay: float = 0.01,
+        lr_schedule: str = "constant",
+        ema_decay: float = 0.0,
+        max_grad_norm: float | None = None,
         early_stopping: bool = True,
+        stopping_score: str = "log_loss",
         validation_fraction: float = 0.15,
+        validation_split: str = "stratified",
         n_iter_no_change: int = 12,
+        n_folds: int = 1,
         refit: bool = False,
+        calibrate: Any = False,
         encoder: Any = "auto",
         class_weight: Any = None,
+        prior_correction: bool = False,
         dtype: str = "float32",
         random_state: Any = None,
         callbacks: Any = None,
@@ -251,12 +297,21 @@ class NeSCalClassifier(NetClassifier):
             lr=lr,
             max_epochs=max_epochs,
             batch_size=batch_size,
+            weight_decay=weight_decay,
+            lr_schedule=lr_schedule,
+            ema_decay=ema_decay,
+            max_grad_norm=max_grad_norm,
             early_stopping=early_stopping,
+            stopping_score=stopping_score,
             validation_fraction=validation_fraction,
+            validation_split=validation_split,
             n_iter_no_change=n_iter_no_change,
+            n_folds=n_folds,
             refit=refit,
+            calibrate=calibrate,
             encoder=encoder,
             class_weight=class_weight,
+            prior_correction=prior_correction,
             dtype=dtype,
             random_state=random_state,
             callbacks=callbacks,
@@ -324,6 +379,8 @@ class NeSCalClassifier(NetClassifier):
         loss = super().get_loss(y_pred, y_true, X=X, training=training)
         if not training or self._smoother is None:
             return loss
+        if y_pred.ndim == 3:  # the members' mean is what is smoothed
+            y_pred = mean_log_proba(y_pred)
         penalty = self._smoother.penalty(
             y_pred, X["index"].to(y_pred.device), weight=X["weight"].to(y_pred)
         )
@@ -351,7 +408,7 @@ class NeSCalClassifier(NetClassifier):
     def _warmup_epochs(self) -> int:
         if isinstance(self.warmup, Integral):
             return int(self.warmup)
-        return round(self.warmup * self.max_epochs)
+        return round(self.warmup * self._value("max_epochs"))
 
     def _smoothing_weight(self, epoch: int) -> float:
         warmup = self._warmup_epochs()
@@ -359,7 +416,7 @@ class NeSCalClassifier(NetClassifier):
             return 0.0
         if self.schedule == "constant":
             return float(self.smoothing)
-        progress = min(1.0, (epoch - warmup) / max(1, self.max_epochs - warmup))
+        progress = min(1.0, (epoch - warmup) / max(1, self._value("max_epochs") - warmup))
         return float(self.smoothing) * 0.5 * (1 + math.cos(math.pi * progress))
 
     def _graph_is_due(self, epoch: int, n_rows: int) -> bool:

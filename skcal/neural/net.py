@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from inspect import signature
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from scipy.special import softmax
 from sklearn.callback import with_callbacks
-from sklearn.utils import check_consistent_length, check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from skorch.callbacks import EarlyStopping
 from skorch.utils import is_dataset
 
-from skcal._validation import check_weights
+from skcal.calibrated._folds import as_input, fit_calibrator
+from skcal.calibrated._scores import Scores
+from skcal.calibration import make_calibrator
 from skcal.neural._embedding import embed_rows
-from skcal.neural._rows import Rows, hold_out
-from skcal.neural._skorch_net import SkorchNet
-from skcal.tabular import TabularEncoder, check_table
-
-# More classes than this, and than half of the rows, are hardly classes.
-_MANY_CLASSES = 20
+from skcal.neural._folds import FoldEnsemble
+from skcal.neural._input import TableNet
+from skcal.neural._rows import Rows
+from skcal.neural._splits import deal_out, hold_out
 
 
-class NetClassifier(SkorchNet):
+class NetClassifier(TableNet):
     """Train any torch classification module behind scikit-learn's interface.
 
     Plain training on the module's logits, with everything that scikit-learn users expect of
@@ -53,15 +52,43 @@ class NetClassifier(SkorchNet):
         Most passes over the training rows.
     batch_size : int, default=128
         Rows per step; -1 takes all.
+    weight_decay : float, default=0.01
+        Pull of the optimizer (AdamW's, times ``lr``) on matrices; biases are left alone.
+    lr_schedule : {"constant", "cosine", "plateau"}, default="constant"
+        Learning rate over the epochs: as it is, down to zero along half a cosine over
+        ``max_epochs``, or multiplied by 0.3 whenever half of ``n_iter_no_change`` epochs
+        brought no improvement.
+    ema_decay : float in [0, 1), default=0.0
+        Weight of the past in the moving average, step by step, of the network's weights. The
+        average is what is validated and kept; 0 keeps the weights themselves. Statistics of
+        batch normalisation are not averaged.
+    max_grad_norm : float, optional
+        Longest gradient, over all weights together; a longer one is shortened to it.
     early_stopping : bool, default=True
         Hold out rows, stop when their log-loss has not improved for ``n_iter_no_change``
         epochs, and keep the weights of the best epoch.
+    stopping_score : {"log_loss", "scaled_log_loss"}, default="log_loss"
+        What early stopping looks at: the validation log-loss, or what temperature scaling
+        would leave of it.
     validation_fraction : float, default=0.15
-        Share of rows held out for early stopping, stratified by class.
+        Share of rows held out for early stopping and calibration.
+    validation_split : {"stratified", "last"}, default="stratified"
+        Hold out rows at random, stratified by class (whole groups, if ``fit`` is given
+        ``groups``); or the last rows, for a table in the order of time.
     n_iter_no_change : int, default=12
         Patience of early stopping, in epochs.
+    n_folds : int, default=1
+        More than 1 trains one network for each of so many folds, stopped on the rows of the
+        fold, and answers with their mean probability; it costs as many fits.
     refit : bool, default=False
-        After early stopping, train anew on all rows for the best number of epochs.
+        After early stopping, train anew on all rows, those held out too, for the best number
+        of epochs.
+    calibrate : bool, str or calibrator, default=False
+        Learn a map of the probabilities from the rows held out of training (with ``n_folds``
+        from all rows, each answered by the network that was trained without it): True is
+        temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`.
+        The rows that stop the training are used, class weights are not. With ``refit`` the
+        map of the first network serves the second.
     embedding : str, default="penultimate"
         What ``embed`` returns: "penultimate" (the input of the last linear layer), or the
         name of a submodule (its output) or of a method.
@@ -70,6 +97,10 @@ class NetClassifier(SkorchNet):
         None; a module of your own gets its numbers as they are.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into ``sample_weight`` in training.
+    prior_correction : bool, default=False
+        Divide the probabilities by the class weights and renormalise, which takes them back
+        to the base rates of the rows: the network trains as ``class_weight`` says, and
+        answers with probabilities that can be acted on.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the network and of its probabilities.
     random_state : int, RandomState instance or None, default=None
@@ -87,7 +118,7 @@ class NetClassifier(SkorchNet):
     verbose : int, default=0
         1 prints a line per epoch.
     device : str, default="cpu"
-        Where the network runs.
+        Where the network runs; "auto" is "cuda" where there is one.
     compile : bool, default=False
         Whether to compile the module with ``torch.compile``.
     torch_load_kwargs : dict, optional
@@ -105,6 +136,11 @@ class NetClassifier(SkorchNet):
     history_ : skorch.history.History
         One record per epoch: ``train_loss``, ``ce`` (both the weighted mean criterion),
         ``valid_loss`` (log-loss in nats of the validation rows) and ``valid_acc``.
+    fold_histories_ : list of History
+        One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
+        ``best_epoch_`` are of the last fold then.
+    calibrator_ : calibrator or None
+        The fitted map, if ``calibrate``.
     n_iter_ : int
         Epochs trained.
     best_epoch_ : int
@@ -130,123 +166,8 @@ class NetClassifier(SkorchNet):
     (3, 2)
     """
 
-    # -- input ---------------------------------------------------------------------------
-
-    def _encode(
-        self, X: Any, *, reset: bool, sample_weight: NDArray[np.float64] | None = None
-    ) -> NDArray[np.floating]:
-        if reset:
-            self._fitted_dtype = self.dtype
-            self.__dict__.pop("encoder_", None)
-        if not (self._wants_encoder() if reset else hasattr(self, "encoder_")):
-            try:
-                numbers = validate_data(
-                    self, X, dtype=self._fitted_dtype, allow_nd=True, reset=reset
-                )
-                return _for_torch(numbers, self._fitted_dtype)
-            except ValueError as error:
-                if "could not convert string" not in str(error):
-                    raise
-                raise ValueError(
-                    f"{error}: a module of your own reads numbers only. Set "
-                    "encoder=TabularEncoder(), or encode the table in a pipeline."
-                ) from error
-        table = check_table(self, X, reset=reset)
-        if not reset:
-            return _for_torch(self.encoder_.transform(table), self._fitted_dtype)
-        encoder = (
-            TabularEncoder(dtype=self.dtype) if self.encoder == "auto" else clone(self.encoder)
-        )
-        fit_rows, weights = table, {}
-        if sample_weight is not None:
-            fit_rows, used = table[sample_weight > 0], sample_weight[sample_weight > 0]
-            if "sample_weight" in signature(encoder.fit).parameters:
-                weights = {"sample_weight": used}
-        encoder.fit(fit_rows, **weights)
-        encoded = _for_torch(encoder.transform(table), self._fitted_dtype)
-        self.encoder_: Any = encoder
-        return encoded
-
-    def _rows(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        *,
-        reset: bool,
-        classes: ArrayLike | None = None,
-        training: bool = True,
-    ) -> Rows:
-        """Check and encode a table; rows of weight zero are left out."""
-        name = type(self).__name__
-        if is_dataset(X):
-            raise TypeError(
-                f"{name} takes X and y as arrays or a DataFrame, not a torch Dataset, because it "
-                "needs the labels to split and to know the classes. Pass "
-                "X=np.stack([x for x, _ in dataset]) and y=[label for _, label in dataset], or "
-                "train with skorch.NeuralNetClassifier."
-            )
-        if y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        try:
-            y = _check_y(y, estimator=self)
-        except ValueError as error:
-            if "NaN" not in str(error):
-                raise
-            raise ValueError(f"y has missing labels; remove those rows. ({error})") from error
-        n_values = len(np.unique(y))
-        if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
-            raise ValueError(
-                f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It "
-                f"looks like a regression target, and {name} tells classes apart. Cut it into "
-                "classes first, for instance with pandas.qcut."
-            )
-        check_classification_targets(y)
-        given = None if sample_weight is None else check_weights(sample_weight, X)
-        if training:
-            # One unit for training and validation weights; very large ones overflow a sum.
-            self._weight_exponent = 0 if given is None else int(np.frexp(given.max())[1])
-        if given is not None:
-            given = np.ldexp(given, -self._weight_exponent)
-        encoded = self._encode(X, reset=reset, sample_weight=given)
-        check_consistent_length(encoded, y)
-        if reset:
-            self.n_inputs_ = encoded.shape[1]
-            self.classes_inferred_ = np.unique(y if classes is None else classes)
-        unknown = ~np.isin(y, self.classes_)
-        if unknown.any():
-            label = y[unknown][:1].tolist()[0]
-            raise ValueError(
-                f"Label {label!r} is not among the classes {self.classes_.tolist()}"
-                + (
-                    " that the estimator knows; refit it on data with every class."
-                    if classes is None
-                    else "."
-                )
-            )
-        codes = np.searchsorted(self.classes_, y).astype(np.int64)
-        weight = np.ones(len(y)) if given is None else given
-        if self.class_weight is not None:
-            if training:
-                counted = weight > 0
-                present = np.unique(codes[counted])
-                self._per_class = np.ones(len(self.classes_))
-                self._per_class[present] = compute_class_weight(
-                    self.class_weight,
-                    classes=self.classes_[present],
-                    y=y[counted],
-                    sample_weight=weight[counted],
-                )
-            weight = weight * self._per_class[codes]
-        keep = weight > 0
-        if reset and classes is None and len(np.unique(codes[keep])) < 2:
-            raise ValueError(
-                f"{name} needs at least two classes; the data holds one class only"
-                + (" once rows of weight zero are left out." if not keep.all() else ".")
-            )
-        if keep.all():
-            return Rows(encoded, codes, weight)
-        return Rows(encoded[keep], codes[keep], weight[keep])
+    module_: Any
+    calibrator_: Any
 
     # -- fit -----------------------------------------------------------------------------
 
@@ -271,6 +192,7 @@ class NetClassifier(SkorchNet):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         X_val: Any = None,
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
@@ -286,8 +208,11 @@ class NetClassifier(SkorchNet):
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative row weights. A weight of two counts a row twice in every mean, and a
             row of weight zero is left out. Only their proportions matter.
+        groups : array-like of shape (n_samples,), optional
+            Rows that belong together (of one customer, one patient): the rows held out of
+            training are whole groups.
         X_val : DataFrame or array-like of shape (n_validation, n_features), optional
-            Validation table for early stopping, instead of a share of ``X``.
+            Validation table for early stopping and calibration, instead of a share of ``X``.
         y_val : array-like of shape (n_validation,), optional
             Its labels, among those of ``y``.
         sample_weight_val : array-like of shape (n_validation,), optional
@@ -308,41 +233,104 @@ class NetClassifier(SkorchNet):
             self._validate_own_params()
             if (X_val is None) != (y_val is None):
                 raise ValueError("Pass X_val and y_val together.")
-            if self.refit and X_val is not None:
-                raise ValueError(
-                    "refit=True trains anew with the rows that were held out of X, but X_val and "
-                    "y_val take their place and are never trained on. Set refit=False, or leave "
-                    "X_val out."
-                )
-            rows = self._rows(X, y, sample_weight, reset=fresh)
+            rows = self._rows(X, y, sample_weight, reset=fresh, groups=groups)
+            self._settle(rows)
+            self._refuse_contradictions(given_validation=X_val is not None)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
+            n_folds = self._value("n_folds")
+            parts = [rows]
             if X_val is not None:
                 rows.valid = self._rows(
                     X_val, y_val, sample_weight_val, reset=False, training=False
                 )
-                training = rows
-            else:
-                training = (
-                    hold_out(rows, self.validation_fraction, self._seed)
-                    if self.early_stopping
-                    else rows
-                )
+            elif n_folds > 1:
+                parts = deal_out(rows, n_folds, self._seed)
+            elif self.early_stopping or self._value("calibrate"):
+                parts = [
+                    hold_out(
+                        rows, self.validation_fraction, self._seed, split=self.validation_split
+                    )
+                ]
             context = self._init_callback_context(
-                max_subtasks=None if self.refit else self.max_epochs
+                max_subtasks=None if self.refit or n_folds > 1 else self._value("max_epochs")
             )
             metadata = None if sample_weight is None else {"sample_weight": sample_weight}
             self._fit_data = {"X": X, "y": y, "metadata": metadata}
             try:
                 context.call_on_fit_task_begin(estimator=self, **self._fit_data)
-                self._train(training, fresh=fresh)
-                if self.refit and training is not rows:
+                held_out = self._train_parts(parts, fresh=fresh)
+                if self.refit and parts[0] is not rows:
                     self._train(rows, fresh=True, epochs=self.best_epoch_)
+                if self._value("calibrate"):
+                    self._fit_calibrator(held_out)
                 context.call_on_fit_task_end(
                     estimator=self, reconstruction_attributes={}, **self._fit_data
                 )
             finally:
                 del self._fit_data
         return self
+
+    def _settle(self, rows: Rows) -> None:
+        """Settle automatic parameters; there are none here."""
+
+    def _refuse_contradictions(self, *, given_validation: bool) -> None:
+        n_folds = self._value("n_folds")
+        if self.refit and given_validation:
+            raise ValueError(
+                "refit=True trains anew with the rows that were held out of X, but X_val and "
+                "y_val take their place and are never trained on. Set refit=False, or leave "
+                "X_val out."
+            )
+        if n_folds > 1:
+            clash = {
+                "X_val and y_val": given_validation,
+                "refit=True": self.refit,
+                "warm_start=True": self.warm_start,
+                "early_stopping=False": not self.early_stopping,
+                f"validation_split={self.validation_split!r}": self.validation_split == "last",
+            }
+            for what, is_set in clash.items():
+                if is_set:
+                    raise ValueError(
+                        f"n_folds={n_folds} trains one network per fold, each stopped on the rows "
+                        f"of its own fold; it does not go with {what}. Set n_folds=1."
+                    )
+        if self._value("calibrate") and self.predict_nonlinearity != "auto":
+            raise ValueError(
+                "calibrate maps the logits, so that a predict_nonlinearity of your own would not "
+                "be used; set calibrate=False, or predict_nonlinearity='auto'."
+            )
+
+    def _train_parts(self, parts: list[Rows], *, fresh: bool) -> list[tuple[Any, Rows]]:
+        """Train a network on each of some rows; return logits for the rows held out of each."""
+        networks, held_out = [], []
+        self.fold_histories_ = []
+        for part in parts:
+            self._train(part, fresh=fresh)
+            networks.append(self.module_)
+            if part.valid is not None:
+                held_out.append((self._logits(part.valid), part.valid))
+            if len(parts) > 1:
+                self.fold_histories_.append(deepcopy(self.history_))
+                self._seed += len(self.history_)  # other weights and batches for the next fold
+        if len(parts) > 1:
+            self.module_ = FoldEnsemble(networks)
+            self._set_training(False)
+        return held_out
+
+    def _fit_calibrator(self, held_out: list[tuple[Any, Rows]]) -> None:
+        logits = np.concatenate([scores for scores, _ in held_out])
+        codes = np.concatenate([rows.y.numpy() for _, rows in held_out])
+        weights = np.concatenate([rows.weight.double().numpy() for _, rows in held_out])
+        calibrate = self._value("calibrate")
+        self.calibrator_ = fit_calibrator(
+            make_calibrator("temperature" if calibrate is True else calibrate),
+            Scores(logits, "logits", ""),
+            codes,
+            # Class weights are for training: probabilities shall fit the rows as they came.
+            weights / self._per_class[codes],
+            np.arange(len(self.classes_)),
+        )
 
     def partial_fit(
         self,
@@ -370,6 +358,10 @@ class NetClassifier(SkorchNet):
             return super().partial_fit(X, None, **fit_params)
         fresh = not self.initialized_
         self._validate_own_params()
+        if isinstance(getattr(self, "module_", None), FoldEnsemble):
+            raise ValueError(
+                "partial_fit goes on with one network, but fit trained one per fold; set n_folds=1."
+            )
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs the whole data at once; give partial_fit the "
@@ -378,6 +370,7 @@ class NetClassifier(SkorchNet):
         # A batch that is refused costs no more than itself; training that fails, the network.
         rows = self._rows(X, y, sample_weight, reset=fresh, classes=classes)
         with self._unfitted_on_error():
+            self._settle(rows)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
             # Each call goes on with fresh draws rather than repeating those of the last.
             self._seed += 0 if fresh else len(self.history)
@@ -390,6 +383,8 @@ class NetClassifier(SkorchNet):
         else:
             self._seed_dropout()
             self.initialize_callbacks()
+        self.calibrator_ = None  # of a network that is about to change
+        self._shift = -np.log(self._per_class) if self.prior_correction else None
         rows = Rows(rows.X, rows.y, rows.weight / rows.weight.mean(), valid=rows.valid)
         if rows.valid is None:
             self._drop_blind_callbacks(strict=epochs is None)
@@ -397,6 +392,7 @@ class NetClassifier(SkorchNet):
         with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
             self.fit_loop(rows, None, epochs=epochs)
         self.notify("on_train_end", X=rows, y=None)
+        self._spare = None
         self._set_training(False)
         self.n_iter_ = len(self.history)
         self.best_epoch_: int = self.n_iter_
@@ -423,7 +419,20 @@ class NetClassifier(SkorchNet):
             Columns in the order of ``classes_``, in the network's ``dtype``; each row sums
             to one.
         """
-        return super().predict_proba(self._predict_rows(X))
+        rows = self._predict_rows(X)
+        if self.calibrator_ is None and self._shift is None:
+            return super().predict_proba(rows)
+        return self._calibrated(self._logits(rows)).astype(self._fitted_dtype)
+
+    def _logits(self, rows: Rows) -> NDArray[np.float64]:
+        logits = torch.cat(list(self.forward_iter(rows))).double().numpy()
+        return logits if self._shift is None else logits + self._shift
+
+    def _calibrated(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.calibrator_ is None:
+            return softmax(logits, axis=1)
+        scores = as_input(self.calibrator_, Scores(logits, "logits", ""))
+        return self.calibrator_.predict_proba(scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row.
@@ -452,10 +461,12 @@ class NetClassifier(SkorchNet):
         -------
         ndarray of shape (n_samples, n_classes), float64
             Softmax of a row gives its probabilities, without the rounding of a float32
-            softmax.
+            softmax. With ``calibrate``, the logarithms of the calibrated probabilities.
         """
-        rows = self._predict_rows(X)
-        return torch.cat(list(self.forward_iter(rows))).double().numpy()
+        logits = self._logits(self._predict_rows(X))
+        if self.calibrator_ is None:
+            return logits
+        return np.log(np.maximum(self._calibrated(logits), np.finfo(float).tiny))
 
     def embed(self, X: Any) -> NDArray[np.floating]:
         """Return the network's representation of each row.
@@ -472,11 +483,26 @@ class NetClassifier(SkorchNet):
         """
         rows = self._predict_rows(X)
         source = "penultimate" if self.embedding in ("input", "logits") else self.embedding
-        embeddings, _ = embed_rows(self.module_, rows.X, source, device=self.device)
-        return embeddings.cpu().numpy()
+        networks = (
+            self.module_.networks if isinstance(self.module_, FoldEnsemble) else [self.module_]
+        )
+        embeddings = [
+            embed_rows(network, rows.X, source, device=self.device)[0] for network in networks
+        ]
+        return torch.cat(embeddings, dim=1).cpu().numpy()
 
+    def plot_history(self, ax: Any = None) -> Any:
+        """Draw the losses over the epochs.
 
-def _for_torch(encoded: Any, dtype: str) -> NDArray[np.floating]:
-    """Return what an encoder gave (array, DataFrame, sparse) as an array that torch may own."""
-    dense = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    return np.require(dense, dtype, ["C", "W"])
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        skcal.plots.TrainingHistoryDisplay
+        """
+        from skcal.plots import TrainingHistoryDisplay
+
+        return TrainingHistoryDisplay.from_estimator(self, ax=ax)

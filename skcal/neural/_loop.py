@@ -1,30 +1,23 @@
-"""The shims that turn a skorch network into a scikit-learn estimator."""
+"""The training loop: skorch's, on whole batches, with our losses, seeds and callbacks."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from difflib import get_close_matches
 from inspect import signature
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone
-from sklearn.callback import CallbackSupportMixin
-from sklearn.utils._param_validation import (
-    Interval,
-    Options,
-    StrOptions,
-    validate_parameter_constraints,
-)
-from skorch import NeuralNetClassifier
-from skorch.callbacks import EarlyStopping, EpochTimer, PrintLog
+from sklearn.base import clone
+from skorch.callbacks import EarlyStopping, EpochTimer, GradientNormClipping, LRScheduler, PrintLog
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from skcal.neural._rows import Batches, Rows
+from skcal.calibration import TemperatureScaling
+from skcal.neural._protocol import SkorchNet
+from skcal.neural._rows import Rows
 from skcal.neural.modules import MLP, Dropout
 
 # torch initialises weights from the process-wide generator; one fit at a time may borrow it.
@@ -33,218 +26,57 @@ _INIT_LOCK = threading.RLock()
 _PREDICT_ROWS = 8_192
 # So many rows show what a module returns.
 _FIRST_ROWS = 32
-# What other libraries call our parameters.
-_ALIASES = {
-    "alpha": "optimizer__weight_decay",
-    "epochs": "max_epochs",
-    "hidden_layer_sizes": "hidden_sizes",
-    "learning_rate": "lr",
-    "learning_rate_init": "lr",
-    "max_iter": "max_epochs",
-    "patience": "n_iter_no_change",
-    "seed": "random_state",
-    "weight_decay": "optimizer__weight_decay",
-}
+# By what the learning rate is multiplied on a plateau.
+_PLATEAU_FACTOR = 0.3
+# The moving average of the weights begins with a shorter memory: it has seen few steps.
+_EMA_START = 10
 # skorch's callbacks look for a column that marks the best epochs of these.
-_BEST: dict[str, Callable[..., float]] = {"train_loss": min, "valid_loss": min, "valid_acc": max}
+_BEST: dict[str, Callable[..., float]] = {
+    "train_loss": min,
+    "valid_loss": min,
+    "valid_scaled_loss": min,
+    "valid_acc": max,
+}
 
 
-def _private(name: str) -> property:
-    """Keep a state attribute of skorch under a private name, out of the parameters."""
-    key = "_" + name.rstrip("_")
-    return property(
-        lambda self: getattr(self, key), lambda self, value: self.__dict__.__setitem__(key, value)
-    )
+class TrainingNet(SkorchNet):
+    """What skorch builds, and calls during training.
 
-
-class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
-    """Everything in which skorch's network differs from what scikit-learn asks.
-
-    Parameters, state, seeds, the training loop and its callbacks; input, ``fit`` and
-    prediction are in :class:`skcal.neural.NetClassifier`.
+    Input, ``fit`` and prediction are in :class:`skcal.neural.NetClassifier`.
     """
-
-    callbacks_: list[tuple[str, Any]]
-
-    history_ = _private("history_")
-    initialized_ = _private("initialized_")
-    virtual_params_ = _private("virtual_params_")
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "lr": [Interval(Real, 0, None, closed="neither")],
-        "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), Options(Integral, {-1})],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "refit": ["boolean"],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "dtype": [StrOptions({"float32", "float64"})],
-        "embedding": [str],
-        "random_state": ["random_state"],
-        "encoder": [StrOptions({"auto"}), None, BaseEstimator],
-        "warm_start": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        criterion: Any = nn.CrossEntropyLoss,
-        optimizer: Any = torch.optim.AdamW,
-        lr: float = 2e-3,
-        max_epochs: int = 100,
-        batch_size: int = 128,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.15,
-        n_iter_no_change: int = 12,
-        refit: bool = False,
-        embedding: str = "penultimate",
-        encoder: Any = "auto",
-        class_weight: Any = None,
-        dtype: str = "float32",
-        random_state: Any = None,
-        iterator_train: Any = Batches,
-        iterator_valid: Any = Batches,
-        callbacks: Any = None,
-        predict_nonlinearity: Any = "auto",
-        warm_start: bool = False,
-        verbose: int = 0,
-        device: Any = "cpu",
-        compile: bool = False,
-        torch_load_kwargs: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            module,
-            criterion=criterion,
-            optimizer=optimizer,
-            lr=lr,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            iterator_train=iterator_train,
-            iterator_valid=iterator_valid,
-            dataset=Rows,
-            train_split=None,
-            callbacks=callbacks,
-            predict_nonlinearity=predict_nonlinearity,
-            warm_start=warm_start,
-            verbose=verbose,
-            device=device,
-            compile=compile,
-            use_caching=True,  # without it, skorch's scorers find no labels in our rows
-            torch_load_kwargs=torch_load_kwargs,
-            **kwargs,
-        )
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.refit = refit
-        self.embedding = embedding
-        self.encoder = encoder
-        self.class_weight = class_weight
-        self.dtype = dtype
-        self.random_state = random_state
-
-    # -- the scikit-learn parameter protocol -------------------------------------------
-
-    def _get_param_names(self) -> list[str]:
-        # skorch takes every attribute for a parameter. Rows, splits and classes are ours.
-        hidden = {"dataset", "train_split", "classes", "forward_iter", "use_caching"}
-        names = super()._get_param_names()
-        return [name for name in names if not name.startswith("_") and name not in hidden]
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; nothing is validated before ``fit``.
-
-        On a fitted estimator the learning rate and ``optimizer__*`` act at once, for
-        ``partial_fit`` and warm starts. Everything else waits for the next ``fit``: the
-        trained network stays as it is.
-        """
-        if not self.initialized_ and "callbacks" in params:
-            self.callbacks = params.pop("callbacks")
-        now = {
-            key: params.pop(key)
-            for key in list(params)
-            if self._is_virtual_param(key) or key.startswith("callbacks")
-        }
-        if now:
-            super().set_params(**now)
-        # skorch tells the present optimizer alone; the next one shall know as well.
-        for key in filter(self._is_virtual_param, now):
-            setattr(self, key, now[key])
-        for key in [key for key in params if "__" in key]:
-            if not hasattr(getattr(self, key.split("__")[0], None), "set_params"):
-                setattr(self, key, params.pop(key))
-                self._params_to_validate.add(key)
-        BaseEstimator.set_params(self, **params)
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        # skorch pickles the torch parts apart and by name, so that cloudpickle (joblib's
-        # workers use it) cannot bring along a module class of a script or notebook. It does
-        # so to load on a CPU what was trained on a GPU.
-        on_cpu = str(self.device).partition(":")[0] == "cpu"
-        return self.__dict__.copy() if on_cpu else super().__getstate__()
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "__cuda_dependent_attributes__" in state:
-            super().__setstate__(state)
-        else:
-            self.__dict__.update(state)
-
-    __repr__ = BaseEstimator.__repr__
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._wants_encoder()
-        return tags
-
-    def _refuse_unknown_params(self) -> None:
-        known = [
-            name for name in self.get_params(deep=False) if name not in self._params_to_validate
-        ]
-        for name in sorted(self._params_to_validate):
-            if "__" in name or name in self.prefixes_ or name.endswith("_"):
-                continue  # skorch looks at these
-            near = _ALIASES.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
-            raise ValueError(
-                f"{type(self).__name__} has no parameter {name!r}."
-                + (f" Did you mean {near!r}?" if near else f" It has {sorted(known)}.")
-            )
-
-    def _validate_own_params(self) -> None:
-        self._refuse_unknown_params()
-        values = self.get_params(deep=False)
-        constraints = {k: v for k, v in self._parameter_constraints.items() if k in values}
-        validate_parameter_constraints(
-            constraints, {k: values[k] for k in constraints}, caller_name=type(self).__name__
-        )
-        if self.criterion is nn.NLLLoss or isinstance(self.criterion, nn.NLLLoss):
-            raise ValueError(
-                "criterion=NLLLoss expects log-probabilities, but the module returns logits; "
-                "use torch.nn.CrossEntropyLoss."
-            )
-        if not (self.predict_nonlinearity == "auto" or callable(self.predict_nonlinearity)):
-            raise ValueError(
-                "predict_nonlinearity must be 'auto' (softmax) or a function from logits to "
-                f"probabilities; got {self.predict_nonlinearity!r}."
-            )
-
-    def _wants_encoder(self) -> bool:
-        return self.encoder is not None and not (self.encoder == "auto" and self.module is not None)
 
     # -- what skorch builds --------------------------------------------------------------
 
     @property
     def _default_callbacks(self) -> list[tuple[str, Any]]:
         callbacks = [("epoch_timer", EpochTimer())]
+        if self.max_grad_norm is not None:
+            callbacks.append(("gradient_clipping", GradientNormClipping(self.max_grad_norm)))
+        patience = self._value("n_iter_no_change")
+        if self.lr_schedule == "cosine":
+            schedule = LRScheduler("CosineAnnealingLR", T_max=self._value("max_epochs"))
+            callbacks.append(("lr_schedule", schedule))
+        elif self.lr_schedule == "plateau":
+            # Early enough that training goes on at the smaller rate before it is stopped.
+            schedule = LRScheduler(
+                "ReduceLROnPlateau",
+                monitor=self._monitor,
+                factor=_PLATEAU_FACTOR,
+                patience=patience // 2,
+            )
+            callbacks.append(("lr_schedule", schedule))
         if self.early_stopping is True:
             stop = EarlyStopping(
-                monitor="valid_loss", patience=self.n_iter_no_change, threshold=0.0, load_best=True
+                monitor=self._monitor, patience=patience, threshold=0.0, load_best=True
             )
             callbacks.append(("early_stopping", stop))
         return [*callbacks, ("print_log", PrintLog())]
+
+    @property
+    def _monitor(self) -> str:
+        return {"log_loss": "valid_loss", "scaled_log_loss": "valid_scaled_loss"}[
+            self.stopping_score
+        ]
 
     def initialize_callbacks(self) -> Self:
         """Build the callbacks, early stopping last: it ends an epoch that all shall have seen."""
@@ -279,7 +111,22 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         return params
 
     def _get_params_for_optimizer(self, prefix: str, named_parameters: Any) -> tuple[Any, Any]:
-        args, kwargs = super()._get_params_for_optimizer(prefix, named_parameters)
+        named = list(named_parameters)
+        args, kwargs = super()._get_params_for_optimizer(prefix, named)
+        if kwargs["lr"] is self.lr:
+            kwargs["lr"] = self._value("lr")
+        # Decay pulls matrices towards zero; biases and the factors of members it leaves alone.
+        if "weight_decay" in signature(self.optimizer).parameters:
+            decay = kwargs.pop("weight_decay", self.weight_decay)
+            matrices = {id(p) for name, p in named if p.ndim > 1 and name.endswith("weight")}
+            groups = [
+                {"weight_decay": decay if is_matrix else 0.0}
+                | group
+                | {"params": [p for p in group["params"] if (id(p) in matrices) is is_matrix]}
+                for group in args[0]
+                for is_matrix in (True, False)
+            ]
+            args = ([group for group in groups if group["params"]],)
         # One fused pass over the weights is several times faster than one per tensor.
         if self.optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
             kwargs.setdefault("fused", not (kwargs.get("foreach") or kwargs.get("differentiable")))
@@ -336,6 +183,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Look whether the module returns logits."""
         super().on_train_begin(net, X=X, y=y, **kwargs)
+        self._start_average()
         batch = X[:_FIRST_ROWS]
         _check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
 
@@ -346,11 +194,17 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         """Return the training and validation rows."""
         return X, X.valid
 
+    def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **params: Any) -> Self:
+        """Train for some epochs."""
+        return super().fit_loop(
+            X, y, epochs=self._value("max_epochs") if epochs is None else epochs, **params
+        )
+
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """Return the batches of some rows."""
         params = self.get_params_for("iterator_train" if training else "iterator_valid")
-        size = self.batch_size if training else max(self.batch_size, _PREDICT_ROWS)
-        params.setdefault("batch_size", size)
+        size = self._value("batch_size")
+        params.setdefault("batch_size", size if training else max(size, _PREDICT_ROWS))
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
         return (self.iterator_train if training else self.iterator_valid)(dataset, **params)
@@ -368,7 +222,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         own weights would take most of its weight from a rare, heavy row.
         """
         weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
-        rows = self.criterion_(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
+        rows = self._row_losses(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
         if rows.shape != weight.shape:
             raise ValueError(
                 f"The criterion must return one loss per row, shape {tuple(weight.shape)}; got "
@@ -377,6 +231,20 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         loss = weight @ rows / (len(rows) if training else weight.sum())
         self._loss_parts = {"ce": loss.detach()}
         return loss
+
+    def _row_losses(self, y_pred: Tensor, y_true: Tensor) -> Tensor:
+        """Return the criterion of each row (n,): of an ensemble, the mean of its members'.
+
+        The loss of the members' mean prediction would let them share the work, and each be
+        poor alone.
+        """
+        if y_pred.ndim < 3:
+            return self.criterion_(y_pred, y_true)
+        n_members = y_pred.shape[1]
+        rows = self.criterion_(y_pred.flatten(0, 1), y_true.repeat_interleave(n_members))
+        if len(rows.shape) != 1:
+            return rows  # refused by the caller
+        return rows.view(-1, n_members).mean(dim=1)
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Callable[..., Any], **params: Any
@@ -388,10 +256,15 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         if iterator is None:
             return
         parts: dict[str, list[Tensor]] = {"weight": [], f"{prefix}_loss": []}
+        logits, labels, row_weights = [], [], []
+        if training:
+            self._swap_average()  # the weights themselves are trained
         for batch in iterator:
             self.notify("on_batch_begin", batch=batch, training=training)
             step = step_fn(batch, **params)
             self.notify("on_batch_end", batch=batch, training=training, **step)
+            if training:
+                self._average_weights()
             weight = batch[0]["weight"]
             parts["weight"].append(torch.tensor(len(weight)) if training else weight.sum())
             parts[f"{prefix}_loss"].append(step["loss"].detach())
@@ -401,17 +274,27 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             else:
                 hits = step["y_pred"].argmax(dim=1).cpu() == batch[1]
                 parts.setdefault("valid_acc", []).append(weight @ hits.to(weight) / weight.sum())
+                if self.stopping_score == "scaled_log_loss":
+                    logits.append(step["y_pred"].double().cpu())
+                    labels.append(batch[1])
+                    row_weights.append(weight.double())
+        if training:
+            self._swap_average()  # their average is validated, embedded and kept
         weights = torch.stack(parts.pop("weight")).double()
         weights /= weights.sum()
         means = {
             name: float(torch.stack(values).double().cpu() @ weights)
             for name, values in parts.items()
         }
+        if logits:
+            means["valid_scaled_loss"] = _scaled_log_loss(
+                torch.cat(logits), torch.cat(labels), torch.cat(row_weights)
+            )
         loss = means[f"{prefix}_loss"]
         if not np.isfinite(loss):
             raise ValueError(
                 f"The {prefix} loss became {loss} in epoch {len(self.history)}; try a smaller "
-                f"learning rate than lr={self.lr}, and scale the inputs."
+                f"learning rate than lr={self._value('lr')}, and scale the inputs."
             )
         for name, mean in means.items():
             if name in _BEST:
@@ -420,6 +303,31 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
                 self.history.record(f"{name}_best", is_best)
             self.history.record(name, mean)
         self.history.record(f"{prefix}_batch_count", len(weights))
+
+    # The module holds the average of its weights except while it trains.
+
+    def _start_average(self) -> None:
+        self._n_averaged = 0
+        self._spare: list[Tensor] | None = (
+            [p.detach().clone() for p in self.module_.parameters()]
+            if self._value("ema_decay")
+            else None
+        )
+
+    def _average_weights(self) -> None:
+        if self._spare is None:
+            return
+        self._n_averaged += 1
+        seen = self._n_averaged
+        decay = min(self._value("ema_decay"), (1 + seen) / (_EMA_START + seen))
+        weights = [p.detach() for p in self.module_.parameters()]
+        get_ema_multi_avg_fn(decay)(self._spare, weights, seen)
+
+    def _swap_average(self) -> None:
+        if self._spare is None:
+            return
+        for parameter, spare in zip(self.module_.parameters(), self._spare, strict=True):
+            parameter.data, spare.data = spare.data, parameter.data
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
         """Open a task for scikit-learn's callbacks."""
@@ -446,6 +354,15 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
 
 def _softmax(logits: Tensor) -> Tensor:
     return logits.softmax(dim=-1)
+
+
+def _scaled_log_loss(logits: Tensor, y: Tensor, weight: Tensor) -> float:
+    """Return the log-loss of validation rows after their own best temperature."""
+    scores, codes, weights = logits.numpy(), y.numpy(), weight.numpy()
+    scaling = TemperatureScaling(input="logits")
+    scaling.fit(scores, codes, weights, classes=np.arange(scores.shape[1]))
+    log_proba = np.log(scaling.predict_proba(scores)[np.arange(len(codes)), codes])
+    return float(-np.average(log_proba, weights=weights))
 
 
 def _log_loss_rows(logits: Tensor, y: Tensor) -> Tensor:

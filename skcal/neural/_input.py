@@ -1,0 +1,153 @@
+"""From tables and labels of any kind to rows of tensors."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import check_consistent_length, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_y, column_or_1d, validate_data
+from skorch.utils import is_dataset
+
+from skcal._validation import check_weights
+from skcal.neural._loop import TrainingNet
+from skcal.neural._rows import Rows
+from skcal.tabular import TabularEncoder, check_table
+
+# More classes than this, and than half of the rows, are hardly classes.
+_MANY_CLASSES = 20
+
+
+class TableNet(TrainingNet):
+    """What a network does before it trains: check, encode, weigh."""
+
+    def _encode(
+        self, X: Any, *, reset: bool, sample_weight: NDArray[np.float64] | None = None
+    ) -> NDArray[np.floating]:
+        if reset:
+            self._fitted_dtype = self.dtype
+            self.__dict__.pop("encoder_", None)
+        if not (self._wants_encoder() if reset else hasattr(self, "encoder_")):
+            try:
+                numbers = validate_data(
+                    self, X, dtype=self._fitted_dtype, allow_nd=True, reset=reset
+                )
+                return _for_torch(numbers, self._fitted_dtype)
+            except ValueError as error:
+                if "could not convert string" not in str(error):
+                    raise
+                raise ValueError(
+                    f"{error}: a module of your own reads numbers only. Set "
+                    "encoder=TabularEncoder(), or encode the table in a pipeline."
+                ) from error
+        table = check_table(self, X, reset=reset)
+        if not reset:
+            return _for_torch(self.encoder_.transform(table), self._fitted_dtype)
+        encoder = self._default_encoder() if self.encoder == "auto" else clone(self.encoder)
+        fit_rows, weights = table, {}
+        if sample_weight is not None:
+            fit_rows, used = table[sample_weight > 0], sample_weight[sample_weight > 0]
+            if "sample_weight" in signature(encoder.fit).parameters:
+                weights = {"sample_weight": used}
+        encoder.fit(fit_rows, **weights)
+        encoded = _for_torch(encoder.transform(table), self._fitted_dtype)
+        self.encoder_: Any = encoder
+        return encoded
+
+    def _default_encoder(self) -> TabularEncoder:
+        return TabularEncoder(dtype=self.dtype)
+
+    def _rows(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        *,
+        reset: bool,
+        classes: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        training: bool = True,
+    ) -> Rows:
+        """Check and encode a table; rows of weight zero are left out."""
+        name = type(self).__name__
+        if is_dataset(X):
+            raise TypeError(
+                f"{name} takes X and y as arrays or a DataFrame, not a torch Dataset, because it "
+                "needs the labels to split and to know the classes. Pass "
+                "X=np.stack([x for x, _ in dataset]) and y=[label for _, label in dataset], or "
+                "train with skorch.NeuralNetClassifier."
+            )
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        try:
+            y = _check_y(y, estimator=self)
+        except ValueError as error:
+            if "NaN" not in str(error):
+                raise
+            raise ValueError(f"y has missing labels; remove those rows. ({error})") from error
+        n_values = len(np.unique(y))
+        if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
+            raise ValueError(
+                f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It "
+                f"looks like a regression target, and {name} tells classes apart. Cut it into "
+                "classes first, for instance with pandas.qcut."
+            )
+        check_classification_targets(y)
+        given = None if sample_weight is None else check_weights(sample_weight, X)
+        unit = None if groups is None else column_or_1d(groups)
+        if training:
+            # One unit for training and validation weights; very large ones overflow a sum.
+            self._weight_exponent = 0 if given is None else int(np.frexp(given.max())[1])
+        if given is not None:
+            given = np.ldexp(given, -self._weight_exponent)
+        encoded = self._encode(X, reset=reset, sample_weight=given)
+        check_consistent_length(encoded, y, unit)
+        if reset:
+            self.n_inputs_ = encoded.shape[1]
+            self.classes_inferred_ = np.unique(y if classes is None else classes)
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            label = y[unknown][:1].tolist()[0]
+            raise ValueError(
+                f"Label {label!r} is not among the classes {self.classes_.tolist()}"
+                + (
+                    " that the estimator knows; refit it on data with every class."
+                    if classes is None
+                    else "."
+                )
+            )
+        codes = np.searchsorted(self.classes_, y).astype(np.int64)
+        weight = np.ones(len(y)) if given is None else given
+        if training:
+            self._per_class = np.ones(len(self.classes_))
+        if self.class_weight is not None:
+            if training:
+                counted = weight > 0
+                present = np.unique(codes[counted])
+                self._per_class[present] = compute_class_weight(
+                    self.class_weight,
+                    classes=self.classes_[present],
+                    y=y[counted],
+                    sample_weight=weight[counted],
+                )
+            weight = weight * self._per_class[codes]
+        keep = weight > 0
+        if reset and classes is None and len(np.unique(codes[keep])) < 2:
+            raise ValueError(
+                f"{name} needs at least two classes; the data holds one class only"
+                + (" once rows of weight zero are left out." if not keep.all() else ".")
+            )
+        if keep.all():
+            return Rows(encoded, codes, weight, groups=unit)
+        unit = None if unit is None else unit[keep]
+        return Rows(encoded[keep], codes[keep], weight[keep], groups=unit)
+
+
+def _for_torch(encoded: Any, dtype: str) -> NDArray[np.floating]:
+    """Return what an encoder gave (array, DataFrame, sparse) as an array that torch may own."""
+    dense = encoded.toarray() if hasattr(encoded, "toarray") else encoded
+    return np.require(dense, dtype, ["C", "W"])
