@@ -33,7 +33,13 @@ def clusters(n: int, d: int) -> Tensor:
 def trained(n: int, d: int) -> Tensor:
     X, y, _ = make_calibration_data(n, n_features=30, n_informative=10, n_classes=5, random_state=0)
     net = NeSCalMLP(
-        hidden_sizes=(d, d), smoothing=0, max_epochs=8, early_stopping=False, random_state=0
+        n_members=1,
+        num_embedding=None,
+        hidden_sizes=(d, d),
+        smoothing=0,
+        max_epochs=8,
+        early_stopping=False,
+        random_state=0,
     )
     return torch.from_numpy(net.fit(X[:20_000], y[:20_000]).embed(X))
 

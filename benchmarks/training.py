@@ -27,6 +27,8 @@ from skcal.neural import MLP
 N_ROWS, N_FEATURES, BATCH, LR = 10_000, 50, 256, 1e-3
 SHORT, LONG = 2, 10
 
+PLAIN = {"n_members": 1, "num_embedding": None, "ema_decay": 0.0}
+
 Fit = Callable[[int], object]
 
 
@@ -58,6 +60,7 @@ def raw_loop(X: np.ndarray, y: np.ndarray, width: int, n_classes: int, fused: bo
 def skcal_net(X: np.ndarray, y: np.ndarray, width: int, **params: object) -> Fit:
     def fit(epochs: int) -> object:
         return NeSCalMLP(
+            **PLAIN,
             hidden_sizes=(width, width),
             lr=LR,
             batch_size=BATCH,

@@ -59,7 +59,7 @@ class NeSCalMLP(NeSCalClassifier):
         Most bins of a column.
     d_embedding : int, default=8
         Size of the embedding of a number.
-    dropout : float in [0, 1), default=0.3
+    dropout : float in [0, 1), default=0.2
         Share of hidden values dropped in training.
     smoothing : float, default=3.0
         Weight :math:`\lambda` of the penalty; 0 is plain cross-entropy, bit for bit.
@@ -248,7 +248,7 @@ class NeSCalMLP(NeSCalClassifier):
         num_embedding: NumEmbedding | Auto | None = "auto",
         n_bins: int = 24,
         d_embedding: int = 8,
-        dropout: float = 0.3,
+        dropout: float = 0.2,
         smoothing: float = 3.0,
         n_neighbors: int = 10,
         warmup: float = 0.1,
