@@ -92,7 +92,7 @@ def on_tables(classifier):
 CLASSIFIERS = {
     "NeSCalMLP": NeSCalMLP(**FAST),
     "NeSCalClassifier": NeSCalClassifier(**FAST),
-    "module": NeSCalClassifier(Net, encoder=TabularEncoder(), **FAST | {"max_epochs": 15}),
+    "module": NeSCalClassifier(Net, encoder=TabularEncoder(), **FAST | {"max_epochs": 30}),
     "NetClassifier": NetClassifier(**FAST),
     "temperature": CalibratedClassifier(on_tables(LogisticRegression())),
     "sigmoid": CalibratedClassifier(on_tables(LogisticRegression()), "sigmoid", cv=3),

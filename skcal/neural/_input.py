@@ -45,17 +45,29 @@ class TableNet(TrainingNet):
                     "encoder=TabularEncoder(), or encode the table in a pipeline."
                 ) from error
         table = check_table(self, X, reset=reset)
+        counted = None if sample_weight is None else sample_weight > 0
+        if counted is not None and (counted.all() or len(counted) != len(table)):
+            counted = None  # another length is refused later, by its name
         if not reset:
-            return _for_torch(self.encoder_.transform(table), self._fitted_dtype)
+            return self._transform(self.encoder_, table, counted)
         encoder = self._default_encoder() if self.encoder == "auto" else clone(self.encoder)
-        fit_rows, weights = table, {}
-        if sample_weight is not None:
-            fit_rows, used = table[sample_weight > 0], sample_weight[sample_weight > 0]
-            if "sample_weight" in signature(encoder.fit).parameters:
-                weights = {"sample_weight": used}
-        encoder.fit(fit_rows, **weights)
-        encoded = _for_torch(encoder.transform(table), self._fitted_dtype)
+        weights = {}
+        if sample_weight is not None and "sample_weight" in signature(encoder.fit).parameters:
+            weights = {"sample_weight": _in_lightest(sample_weight[sample_weight > 0])}
+        encoder.fit(table if counted is None else table[counted], **weights)
+        encoded = self._transform(encoder, table, counted)
         self.encoder_: Any = encoder
+        return encoded
+
+    def _transform(
+        self, encoder: Any, table: Any, counted: NDArray[np.bool_] | None
+    ) -> NDArray[np.floating]:
+        """Encode a table; rows that do not count stay zeros, whatever is in them."""
+        if counted is None:
+            return _for_torch(encoder.transform(table), self._fitted_dtype)
+        part = _for_torch(encoder.transform(table[counted]), self._fitted_dtype)
+        encoded = np.zeros((len(table), *part.shape[1:]), dtype=part.dtype)
+        encoded[counted] = part
         return encoded
 
     def _default_encoder(self) -> TabularEncoder:
@@ -145,6 +157,15 @@ class TableNet(TrainingNet):
             return Rows(encoded, codes, weight, groups=unit)
         unit = None if unit is None else unit[keep]
         return Rows(encoded[keep], codes[keep], weight[keep], groups=unit)
+
+
+def _in_lightest(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights in units of the lightest row.
+
+    A level is rare by the number of its rows. This keeps a weight of two equal to the row twice,
+    and the answer the same for weights in any unit.
+    """
+    return weights / max(weights.min(), 1e-200)
 
 
 def _for_torch(encoded: Any, dtype: str) -> NDArray[np.floating]:

@@ -53,10 +53,11 @@ class TrainingNet(SkorchNet):
         if self.max_grad_norm is not None:
             callbacks.append(("gradient_clipping", GradientNormClipping(self.max_grad_norm)))
         patience = self._value("n_iter_no_change")
-        if self.lr_schedule == "cosine":
+        policy = self.lr_schedule if isinstance(self.lr_schedule, str) else None
+        if policy == "cosine":
             schedule = LRScheduler("CosineAnnealingLR", T_max=self._value("max_epochs"))
             callbacks.append(("lr_schedule", schedule))
-        elif self.lr_schedule == "plateau":
+        elif policy == "plateau":
             # Early enough that training goes on at the smaller rate before it is stopped.
             schedule = LRScheduler(
                 "ReduceLROnPlateau",
@@ -74,9 +75,8 @@ class TrainingNet(SkorchNet):
 
     @property
     def _monitor(self) -> str:
-        return {"log_loss": "valid_loss", "scaled_log_loss": "valid_scaled_loss"}[
-            self.stopping_score
-        ]
+        scaled = isinstance(self.stopping_score, str) and self.stopping_score == "scaled_log_loss"
+        return "valid_scaled_loss" if scaled else "valid_loss"
 
     def initialize_callbacks(self) -> Self:
         """Build the callbacks, early stopping last: it ends an epoch that all shall have seen."""

@@ -365,8 +365,9 @@ class NeSCalMLP(NeSCalClassifier):
         value = getattr(self, name)
         if not (isinstance(value, str) and value == "auto") or name not in _AUTOMATIC:
             return value
-        settled = PRESETS[self.preset].get(name, value)
-        return self._by_size[name] if isinstance(settled, str) and settled == "auto" else settled
+        preset = self.preset if isinstance(self.preset, str) else ""
+        settled = PRESETS.get(preset, {}).get(name, value)
+        return getattr(self, "_by_size", {}).get(name, settled)
 
     def _settle(self, rows: Rows) -> None:
         """Choose what depends on the table: batches, epochs, and the bins of its numbers."""
