@@ -1,6 +1,7 @@
 """Categories of the table encoder: which columns, rare and new levels, codes."""
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -220,6 +221,15 @@ def test_weights_are_repetition(levels, data, min_frequency, max_one_hot):
             assert_array_equal(silently(scaled, table), silently(repeated, table))
 
 
+def test_a_share_of_the_rows_that_is_just_reached():
+    # In binary, 0.1 + 0.2 is more than 0.3, and three times 0.1 more than 0.3 of 1.
+    table = column(list("aaabbbbbbb"))
+    for unit in (1, 0.1, 0.7, 1e-300):
+        for share in (0.3, 0.30000000000000004):
+            encoder = plain(min_frequency=share).fit(table, sample_weight=np.full(10, unit))
+            assert encoder.get_feature_names_out().tolist() == ["c_a", "c_b"]
+
+
 @pytest.mark.parametrize("value", [0, -1, 0.0, 1.0, 1.5, True, "2", np.nan])
 def test_min_frequency_is_checked(value):
     with pytest.raises(ValueError, match="min_frequency must be a whole number of rows"):
@@ -435,6 +445,14 @@ def test_levels_of_two_types_that_are_written_alike_are_one():
     table = column(pd.Categorical([1, "1", 1.0, "2"], [1, "1", "2"]))
     assert names(table) == ["c_1", "c_2"]
     assert_array_equal(plain().fit_transform(table), np.eye(2)[[0, 0, 0, 1]])
+
+
+def test_whole_numbers_are_written_alike():
+    values = [1, 1.0, np.float32(1), np.int8(1), Decimal("1.0"), "1", 2]
+    table = column(values, dtype=object)
+    encoder = plain(categorical_features=["c"]).fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["c_1", "c_2"]
+    assert_array_equal(encoder.transform(table), np.eye(2)[[0] * 6 + [1]])
 
 
 def test_many_rows_of_each_type():

@@ -225,6 +225,14 @@ def test_a_moment_is_the_same_in_another_zone(values):
     assert_array_equal(encoder.transform(when(values)), encoder.transform(when(LOCAL)))
 
 
+def test_clocks_of_several_zones_are_those_of_universal_time():
+    hours = [datetime.timezone(datetime.timedelta(hours=h)) for h in (1, 2)]
+    moments = [datetime.datetime(2020, 1, 1, 3, tzinfo=zone) for zone in hours]
+    universal = when(pd.to_datetime(["2020-01-01 02:00", "2020-01-01 01:00"], utc=True))
+    encoder = plain().fit(when(moments, dtype=object))
+    assert_array_equal(encoder.transform(universal), plain().fit_transform(universal))
+
+
 def test_half_of_a_zone_is_refused():
     without = when(pd.to_datetime(TEXTS))
     zoned = when(pd.to_datetime(TEXTS, utc=True))

@@ -243,3 +243,8 @@ def test_weights_of_normal_scores_with_many_rows():
     assert_allclose(
         encode(x, weight=weight * 0.001, scaling="quantile"), expected, rtol=1e-9, atol=1e-9
     )
+
+
+def test_normal_scores_of_a_row_of_next_to_no_weight_stay_finite():
+    matrix = encode([[0.0], [1.0], [2.0]], weight=[1e-200, 1.0, 1e-200], scaling="quantile")
+    assert_allclose(matrix, norm.ppf([[1e-7], [0.5], [1 - 1e-7]]), rtol=1e-6)

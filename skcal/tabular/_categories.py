@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -59,7 +60,7 @@ class Cells:
         is_mixed = isinstance(dtype, np.dtype) and pd.api.types.infer_dtype(column) != "string"
         if is_mixed or len(column) <= _FEW_CELLS:
             return cls._of_objects(column, name)
-        positions, levels = pd.factorize(column.array)
+        positions, levels = pd.factorize(column)
         return cls(_as_texts(levels.tolist()), positions)
 
     @classmethod
@@ -208,10 +209,12 @@ class Category:
 
 def _as_texts(values: Iterable[Any]) -> list[str]:
     """Return levels as text, whole numbers without a point."""
-    return [
-        str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-        for value in values
-    ]
+    texts = []
+    for value in values:
+        number = float(value) if isinstance(value, Decimal | np.floating) else value
+        is_whole = isinstance(number, float) and number.is_integer()
+        texts.append(str(int(number)) if is_whole else str(number))
+    return texts
 
 
 def _refuse_identifier(n_levels: int, n_rows: int, name: Any, *, merged: bool) -> None:

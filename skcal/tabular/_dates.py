@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 # The hour comes last: a column without times of day goes without it.
 PARTS = ("days", "month", "day", "weekday", "hour")
+# How a text in ISO 8601 form ends that knows its distance from universal time.
+_OFFSET = r"(?:[+-]\d\d:?\d\d|Z)$"
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "complex")
 
 
@@ -56,13 +58,8 @@ def parse_dates(column: Any, name: Any) -> Any:
         cells = pd.Series(pd.PeriodIndex(cells).to_timestamp())
     try:
         cells = _without_numbers(cells, content)
-        try:
-            dates = pd.to_datetime(cells, format="ISO8601")
-        except ValueError as error:
-            if "utc=True" not in str(error):
-                raise
-            # Text of one zone has two offsets where there is a summer time.
-            dates = pd.to_datetime(cells, format="ISO8601", utc=True)
+        # Moments of one zone have two offsets where there is a summer time.
+        dates = pd.to_datetime(cells, format="ISO8601", utc=_has_offsets(cells, content))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Column {name!r} held dates when fitted and now holds {_example(column)}. Turn it "
@@ -121,6 +118,17 @@ def _without_numbers(cells: Any, content: str) -> Any:
             raise TypeError("numbers")
         return cells.astype(object)  # A column without a cell is of a number type.
     return cells
+
+
+def _has_offsets(cells: Any, content: str) -> bool:
+    """Return whether cells say how far their clocks are from universal time, each in its way."""
+    if content == "string":
+        present = cells[cells.notna() & (cells != "")]
+        return bool(len(present)) and bool(present.str.contains(_OFFSET).all())
+    if content == "datetime":
+        zones = {moment.tzinfo for moment in cells.dropna()}
+        return len(zones) > 1 and None not in zones
+    return False
 
 
 def _example(column: Any) -> str:

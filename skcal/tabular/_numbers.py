@@ -152,7 +152,6 @@ def _knots(ordered: FloatArray, below: FloatArray) -> tuple[FloatArray, FloatArr
     if len(values) > _MOST_KNOTS:
         levels = np.linspace(shares[0], shares[-1], _MOST_KNOTS)
         kept = np.unique(np.searchsorted(shares, levels - _TIE))
-        kept[-1] = len(values) - 1
         values, shares = values[kept], shares[kept]
     return values, np.clip(shares, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
 

@@ -101,7 +101,8 @@ class Reader:
                 clock = read_clock(dates, self.zones.setdefault(j, dates.dt.tz), name)
                 numbers[:, start:end] = date_parts(clock)[:, : end - start]
             start = end
-        refuse_infinity(numbers, (table.columns[j] for j, _ in self.numeric))
+        if np.isinf(numbers).any():
+            refuse_infinity(numbers, [table.columns[j] for j, _ in self.numeric])
         return numbers, cells
 
     def _read_array(self, table: FloatArray) -> tuple[FloatArray, list[Cells]]:
