@@ -12,6 +12,8 @@ from torch import Tensor
 _LEAF_ROWS = 64
 _LEAF_SHARE = 50
 _LEAST_GAIN = 1e-4
+# Sums of weights in single precision: what is nearer to a share than this has reached it.
+_SLACK = 1e-6
 # Edges are shares of the rows; this many show them.
 _MOST_ROWS = 100_000
 
@@ -71,7 +73,7 @@ def _quantiles(
     reached = np.cumsum(weights[order], dtype=np.float64)
     shares = np.arange(1, n_bins) / n_bins * reached[-1]
     # The slack is for sums that should equal a share, and round below it.
-    return column[order][np.searchsorted(reached, shares * (1 - 1e-12), side="left")]
+    return column[order][np.searchsorted(reached, shares * (1 - _SLACK), side="left")]
 
 
 def _thresholds(

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from rtdl_num_embeddings import PeriodicEmbeddings, PiecewiseLinearEmbeddings
+from tabm import EnsembleView, LinearBatchEnsemble, LinearEnsemble
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
 from skcal.neural.modules import Dropout
-
-with warnings.catch_warnings():
-    # tabm and rtdl_num_embeddings read names that torch is about to retire.
-    warnings.simplefilter("ignore")
-    from rtdl_num_embeddings import PeriodicEmbeddings, PiecewiseLinearEmbeddings
-    from tabm import EnsembleView, LinearBatchEnsemble, LinearEnsemble
 
 NumEmbedding = Literal["piecewise", "piecewise-tree", "periodic"]
 
@@ -31,6 +26,20 @@ class _MemberLayer(LinearBatchEnsemble):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.addcmul(self.bias, (x * self.r) @ self.weight.T, self.s)
+
+
+class _Piecewise(PiecewiseLinearEmbeddings):
+    """The embedding of the package: a line, plus a learned height for each bin passed.
+
+    Our choice: beyond the outermost edges only the line goes on. The paper goes on with the
+    last bin, by one height per width of that bin; where the bin is narrow, a cell little above
+    all others would move every probability to 0 or 1.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        # How far each bin is passed; bins that pad shorter columns have slope and start 0.
+        passed = torch.addcmul(self.impl.bias, self.impl.weight, x[..., None]).clamp(0, 1)
+        return self.linear0(x) + self.linear(passed)
 
 
 class TabularNet(nn.Module):
@@ -56,7 +65,8 @@ class TabularNet(nn.Module):
         Members of the ensemble; 1 is a plain network.
     bins : sequence of Tensor, optional
         One for each of the leading numeric columns: the sorted edges of its bins, for
-        piecewise-linear embeddings; a column of fewer than three edges is not embedded.
+        piecewise-linear embeddings, which go on in a line beyond the outermost edges; a
+        column of fewer than three edges is not embedded.
     periodic : sequence of int, default=()
         Columns with periodic embeddings.
     d_embedding : int, default=8
@@ -117,11 +127,7 @@ class TabularNet(nn.Module):
         self.numbers: nn.Module | None = None
         if piecewise:
             edges = [bins[column] for column in piecewise]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch retires names that it uses
-                self.numbers = PiecewiseLinearEmbeddings(
-                    edges, d_embedding, activation=False, version="B"
-                )
+            self.numbers = _Piecewise(edges, d_embedding, activation=False, version="B")
         elif embedded:
             self.numbers = PeriodicEmbeddings(
                 len(embedded),
