@@ -472,6 +472,13 @@ def test_empty_tables(table):
         TabularEncoder().fit(table)
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (2, 3), (2,)])
+def test_arrays_of_another_shape_are_refused_later(shape):
+    encoder = TabularEncoder().fit(np.ones((2, 2)))
+    with pytest.raises(ValueError, match=r"minimum of 1 is required|expecting 2 features|2D array"):
+        encoder.transform(np.ones(shape))
+
+
 def test_text_in_an_array():
     with pytest.raises(ValueError, match="could not convert string to float: 'lo'"):
         TabularEncoder().fit(np.array([["lo"], ["hi"]], dtype=object))

@@ -33,18 +33,20 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     scaling : {"robust", "standard", "quantile"}, default="robust"
         How numbers are scaled. "robust" divides the distance from the median by the
         interquartile range (by half of the whole range if that is zero) and bends the result
-        smoothly into (-3, 3): :math:`x / \sqrt{1 + (x / 3)^2}`. "standard" divides the
-        distance from the mean by the standard deviation. "quantile" gives the normal score of
-        the share of rows below a number, half of those equal to it included.
+        smoothly into (-3, 3), :math:`x / \sqrt{1 + (x / 3)^2}`, as RealMLP does. "standard"
+        divides the distance from the mean by the standard deviation. "quantile" gives the
+        normal score of the share of rows below a number, half of those equal to it included.
     categorical_features : "from_dtype" or list, default="from_dtype"
         Which columns are categories. "from_dtype" takes text, categorical and boolean columns
         of a DataFrame, and none of an array. A list of column names, of positions or of
         booleans (one per column) takes these, whatever their type, also in an array. Booleans
-        that it leaves out are numbers then; text that it leaves out is an error.
+        that it leaves out are numbers then; text that it leaves out is an error. None takes no
+        column.
     min_frequency : int or float, optional
         Levels of fewer rows than this, or than this share of the rows, become one level
-        "infrequent" of their column. With weights, rows are counted by weight. Missing cells
-        stay a level of their own.
+        "infrequent" of their column, as in :class:`sklearn.preprocessing.OneHotEncoder`. Rows
+        are counted by weight, so that the unit of the weights matters to a number of rows, and
+        not to a share. Missing cells stay a level of their own.
     max_one_hot : int, optional
         Most columns of a one-hot category. A column with more levels (after rare ones are
         merged) becomes one column of whole numbers at the end of the matrix, for an embedding:
@@ -88,7 +90,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     as text.
 
     Columns of one value in ``fit`` are read as zeros. A number further from the centre than a
-    million spreads is read as a million of them.
+    million spreads is read as a million of them, and with "quantile" one beyond the ends of
+    its column as the end.
 
     A column of dates becomes the days since 1970-01-01 (with the time of day as a fraction),
     the month, the day of the month, the day of the week (0 is Monday) and, if ``fit`` saw a
@@ -100,6 +103,11 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     DataFrames of polars, tables of pyarrow, and others that narwhals knows are read as
     pandas' are.
+
+    References
+    ----------
+    D. Holzmüller, L. Grinsztajn and I. Steinwart, "Better by Default: Strong Pre-Tuned MLPs
+    and Boosted Trees on Tabular Data", NeurIPS 2024 (robust scaling).
 
     Examples
     --------

@@ -151,6 +151,4 @@ def _pandas_column(column: Any, nw: Any) -> Any:
         return pd.Series(universal).dt.tz_localize("UTC").dt.tz_convert(dtype.time_zone)
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
         return pd.Series(column.to_numpy())
-    if dtype in (nw.Categorical, nw.Enum):
-        column = column.cast(nw.String)
     return pd.Series(column.to_list(), dtype=object)
