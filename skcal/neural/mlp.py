@@ -61,7 +61,7 @@ class NeSCalMLP(NeSCalClassifier):
         Size of the embedding of a number.
     dropout : float in [0, 1), default=0.2
         Share of hidden values dropped in training.
-    smoothing : float, default=3.0
+    smoothing : float, default=0.3
         Weight :math:`\lambda` of the penalty; 0 is plain cross-entropy, bit for bit.
     n_neighbors : int, default=10
         Neighbours per row.
@@ -249,7 +249,7 @@ class NeSCalMLP(NeSCalClassifier):
         n_bins: int = 24,
         d_embedding: int = 8,
         dropout: float = 0.2,
-        smoothing: float = 3.0,
+        smoothing: float = 0.3,
         n_neighbors: int = 10,
         warmup: float = 0.1,
         schedule: str = "constant",
