@@ -23,7 +23,7 @@ from skcal.neural.modules import MLP, Dropout
 # torch initialises weights from the process-wide generator; one fit at a time may borrow it.
 _INIT_LOCK = threading.RLock()
 # Prediction needs no gradients, so its batches can be large.
-_PREDICT_ROWS = 8_192
+PREDICT_ROWS = 8_192
 # So many rows show what a module returns.
 _FIRST_ROWS = 32
 # By what the learning rate is multiplied on a plateau.
@@ -204,7 +204,7 @@ class TrainingNet(SkorchNet):
         """Return the batches of some rows."""
         params = self.get_params_for("iterator_train" if training else "iterator_valid")
         size = self._value("batch_size")
-        params.setdefault("batch_size", size if training else max(size, _PREDICT_ROWS))
+        params.setdefault("batch_size", size if training else max(size, PREDICT_ROWS))
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
         return (self.iterator_train if training else self.iterator_valid)(dataset, **params)

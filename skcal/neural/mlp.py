@@ -36,11 +36,11 @@ _OR_AUTO = {
 
 
 class NeSCalMLP(NeSCalClassifier):
-    r"""A multilayer perceptron for tables, trained with Neighborhood Smoothing.
+    r"""A network for tables, trained with Neighborhood Smoothing.
 
-    Takes arrays and mixed DataFrames as they come: it scales numbers, encodes categories,
-    flags missing cells, trains with early stopping on the validation log-loss, and answers
-    ``predict_proba``. What the smoothing does is described in :class:`NeSCalClassifier`.
+    Takes arrays and mixed DataFrames as they come: it scales and embeds numbers, encodes
+    categories, flags missing cells, trains an ensemble that shares its weights, stops on the
+    validation log-loss of its mean, and answers ``predict_proba``. What the smoothing does is described in :class:`NeSCalClassifier`.
 
     Parameters
     ----------
@@ -205,9 +205,34 @@ class NeSCalMLP(NeSCalClassifier):
     NeSCalClassifier : The same training for any torch module.
     CalibratedClassifier : Calibration after training.
 
+    Notes
+    -----
+    The presets stand for these values of the parameters left at "auto"; those given otherwise
+    are kept.
+
+    ================  ===========  ===========  ===========
+    parameter         default      fast         strong
+    ================  ===========  ===========  ===========
+    n_members         8            1            8
+    hidden_sizes      (128, 128)   (256, 256)   (128, 128)
+    num_embedding     "piecewise"  "piecewise"  "piecewise"
+    lr                4e-3         1e-3         4e-3
+    n_iter_no_change  12           12           12
+    n_folds           1            1            5
+    calibrate         False        False        True
+    ================  ===========  ===========  ===========
+
+    "fast" trains one network instead of an ensemble; "strong" trains five ensembles, each
+    stopped on another fifth of the rows, averages them, and scales the temperature of the mean
+    on all rows, each answered by the ensemble that was trained without it.
+
     References
     ----------
     I. Horowitz and A. Gal, "Neighborhood Smoothing for Calibration", arXiv:2610.09020.
+    Y. Gorishniy, A. Kotelnikov and A. Babenko, "TabM: Advancing Tabular Deep Learning with
+    Parameter-Efficient Ensembling", ICLR 2025.
+    Y. Gorishniy, I. Rubachev and A. Babenko, "On Embeddings for Numerical Features in Tabular
+    Deep Learning", NeurIPS 2022.
 
     Examples
     --------

@@ -24,7 +24,8 @@ from skcal.calibration import make_calibrator
 from skcal.neural._embedding import embed_rows
 from skcal.neural._folds import FoldEnsemble
 from skcal.neural._input import TableNet
-from skcal.neural._rows import Rows
+from skcal.neural._loop import PREDICT_ROWS
+from skcal.neural._rows import Batches, Rows
 from skcal.neural._splits import deal_out, hold_out
 
 
@@ -309,7 +310,7 @@ class NetClassifier(TableNet):
             self._train(part, fresh=fresh)
             networks.append(self.module_)
             if part.valid is not None:
-                held_out.append((self._logits(part.valid), part.valid))
+                held_out.append((self._logits(part.valid.X), part.valid))
             if len(parts) > 1:
                 self.fold_histories_.append(deepcopy(self.history_))
                 self._seed += len(self.history_)  # other weights and batches for the next fold
@@ -402,9 +403,20 @@ class NetClassifier(TableNet):
 
     # -- predict -------------------------------------------------------------------------
 
-    def _predict_rows(self, X: Any) -> Rows:
+    def _inputs(self, X: Any) -> torch.Tensor:
+        """Return what the module reads of a table, or of a dataset of a callback."""
         check_is_fitted(self)
-        return X if is_dataset(X) else Rows(self._encode(X, reset=False))
+        return X.X if isinstance(X, Rows) else torch.from_numpy(self._encode(X, reset=False))
+
+    def _forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Return the module's logits, on the CPU."""
+        if len(X) > PREDICT_ROWS or self.iterator_valid is not Batches:
+            return torch.cat(list(self.forward_iter(Rows(X))))
+        # One batch needs no iterator: it would cost a single row more than its answer.
+        if self.module_.training:
+            self.module_.eval()
+        with torch.inference_mode():
+            return self.module_(X.to(self.device)).cpu()
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return class probabilities.
@@ -419,13 +431,15 @@ class NetClassifier(TableNet):
             Columns in the order of ``classes_``, in the network's ``dtype``; each row sums
             to one.
         """
-        rows = self._predict_rows(X)
+        if is_dataset(X) and not isinstance(X, Rows):
+            return super().predict_proba(X)  # a subset of our rows
+        inputs = self._inputs(X)
         if self.calibrator_ is None and self._shift is None:
-            return super().predict_proba(rows)
-        return self._calibrated(self._logits(rows)).astype(self._fitted_dtype)
+            return self._get_predict_nonlinearity()(self._forward(inputs)).numpy()
+        return self._calibrated(self._logits(inputs)).astype(self._fitted_dtype)
 
-    def _logits(self, rows: Rows) -> NDArray[np.float64]:
-        logits = torch.cat(list(self.forward_iter(rows))).double().numpy()
+    def _logits(self, inputs: torch.Tensor) -> NDArray[np.float64]:
+        logits = self._forward(inputs).double().numpy()
         return logits if self._shift is None else logits + self._shift
 
     def _calibrated(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -463,7 +477,7 @@ class NetClassifier(TableNet):
             Softmax of a row gives its probabilities, without the rounding of a float32
             softmax. With ``calibrate``, the logarithms of the calibrated probabilities.
         """
-        logits = self._logits(self._predict_rows(X))
+        logits = self._logits(self._inputs(X))
         if self.calibrator_ is None:
             return logits
         return np.log(np.maximum(self._calibrated(logits), np.finfo(float).tiny))
@@ -481,13 +495,13 @@ class NetClassifier(TableNet):
             What the parameter ``embedding`` names; the input of the last linear layer when
             it is "input" or "logits".
         """
-        rows = self._predict_rows(X)
+        inputs = self._inputs(X)
         source = "penultimate" if self.embedding in ("input", "logits") else self.embedding
         networks = (
             self.module_.networks if isinstance(self.module_, FoldEnsemble) else [self.module_]
         )
         embeddings = [
-            embed_rows(network, rows.X, source, device=self.device)[0] for network in networks
+            embed_rows(network, inputs, source, device=self.device)[0] for network in networks
         ]
         return torch.cat(embeddings, dim=1).cpu().numpy()
 
