@@ -40,7 +40,8 @@ class NeSCalMLP(NeSCalClassifier):
 
     Takes arrays and mixed DataFrames as they come: it scales and embeds numbers, encodes
     categories, flags missing cells, trains an ensemble that shares its weights, stops on the
-    validation log-loss of its mean, and answers ``predict_proba``. What the smoothing does is described in :class:`NeSCalClassifier`.
+    validation log-loss of its mean, and answers ``predict_proba``. What the smoothing does is
+    described in :class:`NeSCalClassifier`.
 
     Parameters
     ----------
