@@ -138,14 +138,7 @@ class TableNet(TrainingNet):
             self._per_class = np.ones(len(self.classes_))
         if self.class_weight is not None:
             if training:
-                counted = weight > 0
-                present = np.unique(codes[counted])
-                self._per_class[present] = compute_class_weight(
-                    self.class_weight,
-                    classes=self.classes_[present],
-                    y=y[counted],
-                    sample_weight=weight[counted],
-                )
+                self._weigh_classes(codes[weight > 0], weight[weight > 0])
             weight = weight * self._per_class[codes]
         keep = weight > 0
         if reset and classes is None and len(np.unique(codes[keep])) < 2:
@@ -157,6 +150,23 @@ class TableNet(TrainingNet):
             return Rows(encoded, codes, weight, groups=unit)
         unit = None if unit is None else unit[keep]
         return Rows(encoded[keep], codes[keep], weight[keep], groups=unit)
+
+    def _weigh_classes(self, codes: NDArray[np.int64], weight: NDArray[np.float64]) -> None:
+        # A dict knows classes that a batch lacks; a balance is one of the classes there are.
+        known = np.arange(len(self.classes_))
+        if self.class_weight == "balanced":
+            known = np.unique(codes)
+        self._per_class[known] = compute_class_weight(
+            self.class_weight,
+            classes=self.classes_[known],
+            y=self.classes_[codes],
+            sample_weight=weight,
+        )
+        if not (np.isfinite(self._per_class) & (self._per_class >= 0)).all():
+            raise ValueError(
+                "class_weight must hold finite numbers that are not negative; got "
+                f"{self.class_weight!r}."
+            )
 
 
 def _in_lightest(weights: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from inspect import signature
 from typing import Any, Self
 
@@ -13,9 +14,9 @@ from sklearn.base import clone
 from skorch.callbacks import EarlyStopping, EpochTimer, GradientNormClipping, LRScheduler, PrintLog
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from skcal.calibration import TemperatureScaling
+from skcal.neural._averaging import WeightAverage
 from skcal.neural._protocol import SkorchNet
 from skcal.neural._rows import Rows
 from skcal.neural.modules import MLP, Dropout
@@ -28,8 +29,6 @@ PREDICT_ROWS = 8_192
 _FIRST_ROWS = 32
 # By what the learning rate is multiplied on a plateau.
 _PLATEAU_FACTOR = 0.3
-# The moving average of the weights begins with a shorter memory: it has seen few steps.
-_EMA_START = 10
 # skorch's callbacks look for a column that marks the best epochs of these.
 _BEST: dict[str, Callable[..., float]] = {
     "train_loss": min,
@@ -55,7 +54,10 @@ class TrainingNet(SkorchNet):
         patience = self._value("n_iter_no_change")
         policy = self.lr_schedule if isinstance(self.lr_schedule, str) else None
         if policy == "cosine":
-            schedule = LRScheduler("CosineAnnealingLR", T_max=self._value("max_epochs"))
+            # Each fit goes its own way down, a warm start too.
+            schedule = LRScheduler(
+                "CosineAnnealingLR", T_max=self._value("max_epochs"), last_epoch=-1
+            )
             callbacks.append(("lr_schedule", schedule))
         elif policy == "plateau":
             # Early enough that training goes on at the smaller rate before it is stopped.
@@ -63,7 +65,8 @@ class TrainingNet(SkorchNet):
                 "ReduceLROnPlateau",
                 monitor=self._monitor,
                 factor=_PLATEAU_FACTOR,
-                patience=patience // 2,
+                patience=max(1, patience // 2) - 1,  # the epoch after these is the one that acts
+                threshold=0.0,
             )
             callbacks.append(("lr_schedule", schedule))
         if self.early_stopping is True:
@@ -120,7 +123,10 @@ class TrainingNet(SkorchNet):
             decay = kwargs.pop("weight_decay", self.weight_decay)
             matrices = {id(p) for name, p in named if p.ndim > 1 and name.endswith("weight")}
             groups = [
-                {"weight_decay": decay if is_matrix else 0.0}
+                {
+                    "weight_decay": decay if is_matrix else 0.0,
+                    "decays": is_matrix or "weight_decay" in group,
+                }
                 | group
                 | {"params": [p for p in group["params"] if (id(p) in matrices) is is_matrix]}
                 for group in args[0]
@@ -183,9 +189,18 @@ class TrainingNet(SkorchNet):
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Look whether the module returns logits."""
         super().on_train_begin(net, X=X, y=y, **kwargs)
-        self._start_average()
+        self._average = WeightAverage(self.module_, self._value("ema_decay"))
+        self._rates = [group["lr"] for group in self.optimizer_.param_groups]
         batch = X[:_FIRST_ROWS]
         _check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
+
+    def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Take the learning rates back to where a schedule began: training may go on."""
+        super().on_train_end(net, X=X, y=y, **kwargs)
+        if self.lr_schedule != "constant":
+            for group, rate in zip(self.optimizer_.param_groups, self._rates, strict=True):
+                group["lr"] = rate
+                group.pop("initial_lr", None)
 
     def check_data(self, X: Any, y: Any = None) -> None:
         """Do nothing: labels were encoded, and the classes kept, before skorch sees them."""
@@ -257,29 +272,26 @@ class TrainingNet(SkorchNet):
             return
         parts: dict[str, list[Tensor]] = {"weight": [], f"{prefix}_loss": []}
         logits, labels, row_weights = [], [], []
-        if training:
-            self._swap_average()  # the weights themselves are trained
-        for batch in iterator:
-            self.notify("on_batch_begin", batch=batch, training=training)
-            step = step_fn(batch, **params)
-            self.notify("on_batch_end", batch=batch, training=training, **step)
-            if training:
-                self._average_weights()
-            weight = batch[0]["weight"]
-            parts["weight"].append(torch.tensor(len(weight)) if training else weight.sum())
-            parts[f"{prefix}_loss"].append(step["loss"].detach())
-            if training:
-                for name, part in self._loss_parts.items():
-                    parts.setdefault(name, []).append(part)
-            else:
+        # The weights themselves are trained; their average is validated, embedded and kept.
+        with self._average.set_aside() if training else nullcontext():
+            for batch in iterator:
+                self.notify("on_batch_begin", batch=batch, training=training)
+                step = step_fn(batch, **params)
+                self.notify("on_batch_end", batch=batch, training=training, **step)
+                weight = batch[0]["weight"]
+                parts["weight"].append(torch.tensor(len(weight)) if training else weight.sum())
+                parts[f"{prefix}_loss"].append(step["loss"].detach())
+                if training:
+                    self._average.update()
+                    for name, part in self._loss_parts.items():
+                        parts.setdefault(name, []).append(part)
+                    continue
                 hits = step["y_pred"].argmax(dim=1).cpu() == batch[1]
                 parts.setdefault("valid_acc", []).append(weight @ hits.to(weight) / weight.sum())
                 if self.stopping_score == "scaled_log_loss":
                     logits.append(step["y_pred"].double().cpu())
                     labels.append(batch[1])
                     row_weights.append(weight.double())
-        if training:
-            self._swap_average()  # their average is validated, embedded and kept
         weights = torch.stack(parts.pop("weight")).double()
         weights /= weights.sum()
         means = {
@@ -303,31 +315,6 @@ class TrainingNet(SkorchNet):
                 self.history.record(f"{name}_best", is_best)
             self.history.record(name, mean)
         self.history.record(f"{prefix}_batch_count", len(weights))
-
-    # The module holds the average of its weights except while it trains.
-
-    def _start_average(self) -> None:
-        self._n_averaged = 0
-        self._spare: list[Tensor] | None = (
-            [p.detach().clone() for p in self.module_.parameters()]
-            if self._value("ema_decay")
-            else None
-        )
-
-    def _average_weights(self) -> None:
-        if self._spare is None:
-            return
-        self._n_averaged += 1
-        seen = self._n_averaged
-        decay = min(self._value("ema_decay"), (1 + seen) / (_EMA_START + seen))
-        weights = [p.detach() for p in self.module_.parameters()]
-        get_ema_multi_avg_fn(decay)(self._spare, weights, seen)
-
-    def _swap_average(self) -> None:
-        if self._spare is None:
-            return
-        for parameter, spare in zip(self.module_.parameters(), self._spare, strict=True):
-            parameter.data, spare.data = spare.data, parameter.data
 
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
         """Open a task for scikit-learn's callbacks."""

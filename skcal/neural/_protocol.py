@@ -45,6 +45,17 @@ def _private(name: str) -> property:
     )
 
 
+def _is_auto(device: Any) -> bool:
+    return isinstance(device, str) and device == "auto"
+
+
+def _on_this_machine(device: Any) -> Any:
+    """Return a device, or what "auto" stands for on this machine."""
+    if _is_auto(device):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
 class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     """Everything in which skorch's network differs from what scikit-learn asks.
 
@@ -168,10 +179,7 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     @property
     def device(self) -> Any:
         """Where the network runs: the parameter, or what "auto" stands for on this machine."""
-        asked = self.__dict__["device"]
-        if isinstance(asked, str) and asked == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        return asked
+        return _on_this_machine(self.__dict__["device"])
 
     @device.setter
     def device(self, value: Any) -> None:
@@ -208,6 +216,9 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         }
         if now:
             super().set_params(**now)
+            if self.initialized_ and "optimizer__weight_decay" in now:
+                for group in self.optimizer_.param_groups:
+                    group["weight_decay"] *= group.get("decays", True)
         # skorch tells the present optimizer alone; the next one shall know as well.
         for key in filter(self._is_virtual_param, now):
             setattr(self, key, now[key])
@@ -223,11 +234,14 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         # workers use it) cannot bring along a module class of a script or notebook. It does
         # so to load on a CPU what was trained on a GPU.
         on_cpu = str(self.device).partition(":")[0] == "cpu"
-        return self.__dict__.copy() if on_cpu else super().__getstate__() | {"device": self.device}
+        return self.__dict__.copy() if on_cpu else super().__getstate__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "__cuda_dependent_attributes__" in state:
-            super().__setstate__(state)
+            asked = state["device"]
+            super().__setstate__(state | {"device": _on_this_machine(asked)})
+            if _is_auto(asked):
+                self.device = asked
         else:
             self.__dict__.update(state)
 

@@ -102,8 +102,9 @@ def _some_rows(codes: NDArray[np.int64], n_valid: int, seed: int) -> NDArray[np.
     splittable = np.flatnonzero(counts[codes] > 1)
     if n_valid >= len(splittable):
         raise ValueError(
-            f"early_stopping=True holds out {n_valid} of the {len(codes)} samples, which leaves "
-            "too few to train on; pass X_val and y_val, or set early_stopping=False."
+            f"Holding {n_valid} of the {len(codes)} samples out for early stopping or calibration "
+            "leaves too few to train on; pass X_val and y_val, or set early_stopping=False and "
+            "calibrate=False."
         )
     n_classes = len(np.unique(codes[splittable]))
     stratify = min(n_valid, len(splittable) - n_valid) >= n_classes
@@ -150,7 +151,7 @@ def _some_groups(
             return is_valid
     raise ValueError(
         f"None of the {len(sizes)} group(s) can be held out for validation: each holds all rows "
-        "of a class. Pass X_val and y_val, or set early_stopping=False."
+        "of a class. Pass X_val and y_val, or set early_stopping=False and calibrate=False."
     )
 
 
@@ -167,7 +168,7 @@ def _check_last(codes: NDArray[np.int64], is_valid: NDArray[np.bool_], n_valid: 
     raise ValueError(
         f"validation_split='last' holds out the last {n_valid} of {len(codes)} samples, but they "
         f"{fault}. Pass X_val and y_val, another validation_fraction, or set "
-        "early_stopping=False."
+        "early_stopping=False and calibrate=False."
     )
 
 

@@ -379,8 +379,8 @@ class NeSCalMLP(NeSCalClassifier):
 
     def _validate_own_params(self) -> None:
         super()._validate_own_params()
-        sizes = () if self.hidden_sizes == "auto" else self.hidden_sizes
-        if not all(isinstance(size, Integral) and size >= 1 for size in sizes):
+        sizes = () if isinstance(self.hidden_sizes, str) else self.hidden_sizes
+        if not all(isinstance(s, Integral) and not isinstance(s, bool) and s >= 1 for s in sizes):
             raise ValueError(
                 f"hidden_sizes must hold whole numbers of at least 1; got {self.hidden_sizes!r}."
             )
@@ -396,30 +396,34 @@ class NeSCalMLP(NeSCalClassifier):
         return getattr(self, "_by_size", {}).get(name, settled)
 
     def _settle(self, rows: Rows) -> None:
-        """Choose what depends on the table: batches, epochs, and the bins of its numbers."""
+        """Choose what depends on the size of the table."""
         n_train = len(rows)
         self._by_size = {
             "batch_size": batch_size_for(n_train),
             "max_epochs": max_epochs_for(n_train),
         }
-        self._columns = self._describe_columns(rows)
 
     def _default_encoder(self) -> TabularEncoder:
         return TabularEncoder(
             dtype=self.dtype, min_frequency=_MIN_FREQUENCY, max_one_hot=_MAX_ONE_HOT
         )
 
-    def _describe_columns(self, rows: Rows) -> dict[str, Any]:
+    def _describe(self, rows: Rows) -> None:
+        # Of the rows to train on alone: bins by trees have seen their labels.
+        self._columns = self._column_arguments(rows)
+
+    def _column_arguments(self, rows: Rows) -> dict[str, Any]:
         """Return what the network is told of the columns of the encoded table."""
         encoder = self.encoder_
-        if not isinstance(encoder, TabularEncoder):
-            return {}
-        n_numeric = encoder.n_numeric_
-        n_flags = int(np.sum(encoder.has_missing_))
-        columns: dict[str, Any] = {
-            "blocks": [1] * (n_numeric + n_flags) + list(encoder.one_hot_sizes_),
-            "cardinalities": list(encoder.cardinalities_),
-        }
+        n_numeric = rows.X.shape[1]  # what another encoder gives is numbers
+        columns: dict[str, Any] = {}
+        if isinstance(encoder, TabularEncoder):
+            n_numeric = encoder.n_numeric_
+            n_flags = int(np.sum(encoder.has_missing_))
+            columns = {
+                "blocks": [1] * (n_numeric + n_flags) + list(encoder.one_hot_sizes_),
+                "cardinalities": list(encoder.cardinalities_),
+            }
         kind = self._value("num_embedding")
         if kind is None or n_numeric == 0:
             return columns

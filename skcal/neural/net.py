@@ -177,9 +177,12 @@ class NetClassifier(TableNet):
         """Leave no half-trained network behind when training fails."""
         try:
             yield
-        except Exception:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                if name not in ("prefixes_", "cuda_dependent_attributes_", "init_context_"):
+        except BaseException:  # an interrupt leaves half of a fit too
+            of_skorch = ("prefixes_", "cuda_dependent_attributes_", "init_context_")
+            for name in [*vars(self)]:
+                if name in ("_average", "_smoother") or (
+                    name.endswith("_") and name not in of_skorch
+                ):
                     self.__dict__.pop(name)
             self._epoch_context = None
             self.virtual_params_: dict[str, Any] = {}  # the parameters of the optimizer that was
@@ -274,6 +277,9 @@ class NetClassifier(TableNet):
     def _settle(self, rows: Rows) -> None:
         """Settle automatic parameters; there are none here."""
 
+    def _describe(self, rows: Rows) -> None:
+        """Learn from the rows to train on what the module asks for; nothing here."""
+
     def _refuse_contradictions(self, *, given_validation: bool) -> None:
         n_folds = self._value("n_folds")
         if self.refit and given_validation:
@@ -282,6 +288,13 @@ class NetClassifier(TableNet):
                 "y_val take their place and are never trained on. Set refit=False, or leave "
                 "X_val out."
             )
+        if self.refit and self.lr_schedule == "plateau":
+            raise ValueError(
+                "lr_schedule='plateau' looks at rows held out of training, of which refit=True "
+                "leaves none. Set lr_schedule='cosine', or refit=False."
+            )
+        if self.warm_start and n_folds == 1:
+            self._refuse_to_go_on_with_folds("warm_start=True")
         if n_folds > 1:
             clash = {
                 "X_val and y_val": given_validation,
@@ -296,10 +309,30 @@ class NetClassifier(TableNet):
                         f"n_folds={n_folds} trains one network per fold, each stopped on the rows "
                         f"of its own fold; it does not go with {what}. Set n_folds=1."
                     )
-        if self._value("calibrate") and self.predict_nonlinearity != "auto":
+        self._refuse_own_nonlinearity()
+
+    def _refuse_own_nonlinearity(self) -> None:
+        """Refuse a nonlinearity of one's own beside parameters that need the softmax."""
+        if self.predict_nonlinearity == "auto":
+            return
+        users = {
+            "calibrate": bool(self._value("calibrate")),
+            "prior_correction": self.prior_correction,
+            "n_folds": self._value("n_folds") > 1,
+        }
+        for name, is_set in users.items():
+            if is_set:
+                raise ValueError(
+                    f"{name}={self._value(name)!r} works on the softmax of the logits, so that a "
+                    "predict_nonlinearity of your own would not be used as it is; leave one of "
+                    "the two out."
+                )
+
+    def _refuse_to_go_on_with_folds(self, what: str) -> None:
+        if isinstance(getattr(self, "module_", None), FoldEnsemble):
             raise ValueError(
-                "calibrate maps the logits, so that a predict_nonlinearity of your own would not "
-                "be used; set calibrate=False, or predict_nonlinearity='auto'."
+                f"{what} goes on with one network, but fit trained one per fold; set n_folds=1 "
+                "and fit anew."
             )
 
     def _train_parts(self, parts: list[Rows], *, fresh: bool) -> list[tuple[Any, Rows]]:
@@ -323,13 +356,14 @@ class NetClassifier(TableNet):
         logits = np.concatenate([scores for scores, _ in held_out])
         codes = np.concatenate([rows.y.numpy() for _, rows in held_out])
         weights = np.concatenate([rows.weight.double().numpy() for _, rows in held_out])
+        # Class weights are for training: probabilities shall fit the rows as they came.
+        weights /= self._per_class[codes]
         calibrate = self._value("calibrate")
         self.calibrator_ = fit_calibrator(
             make_calibrator("temperature" if calibrate is True else calibrate),
             Scores(logits, "logits", ""),
             codes,
-            # Class weights are for training: probabilities shall fit the rows as they came.
-            weights / self._per_class[codes],
+            weights / weights.mean(),  # a calibrator counts rows by their weights
             np.arange(len(self.classes_)),
         )
 
@@ -342,6 +376,9 @@ class NetClassifier(TableNet):
         **fit_params: Any,
     ) -> Self:
         """Train for one epoch on some rows, going on from where the network stands.
+
+        Nothing is held out, so that there is no early stopping; a calibrator that ``fit`` has
+        learned is dropped, as it was of the network before.
 
         Parameters
         ----------
@@ -359,10 +396,8 @@ class NetClassifier(TableNet):
             return super().partial_fit(X, None, **fit_params)
         fresh = not self.initialized_
         self._validate_own_params()
-        if isinstance(getattr(self, "module_", None), FoldEnsemble):
-            raise ValueError(
-                "partial_fit goes on with one network, but fit trained one per fold; set n_folds=1."
-            )
+        self._refuse_to_go_on_with_folds("partial_fit")
+        self._refuse_own_nonlinearity()
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs the whole data at once; give partial_fit the "
@@ -380,12 +415,13 @@ class NetClassifier(TableNet):
 
     def _train(self, rows: Rows, *, fresh: bool, epochs: int | None = None) -> None:
         if fresh:
+            self._describe(rows)
             self.initialize()
         else:
             self._seed_dropout()
             self.initialize_callbacks()
         self.calibrator_ = None  # of a network that is about to change
-        self._shift = -np.log(self._per_class) if self.prior_correction else None
+        self._shift = self._prior_shift()
         rows = Rows(rows.X, rows.y, rows.weight / rows.weight.mean(), valid=rows.valid)
         if rows.valid is None:
             self._drop_blind_callbacks(strict=epochs is None)
@@ -393,13 +429,25 @@ class NetClassifier(TableNet):
         with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
             self.fit_loop(rows, None, epochs=epochs)
         self.notify("on_train_end", X=rows, y=None)
-        self._spare = None
+        del self._average
         self._set_training(False)
         self.n_iter_ = len(self.history)
         self.best_epoch_: int = self.n_iter_
         for _, callback in self.callbacks_:
             if isinstance(callback, EarlyStopping) and callback.load_best:
                 self.best_epoch_ = callback.best_epoch_ or self.n_iter_
+
+    def _prior_shift(self) -> NDArray[np.float64] | None:
+        """Return what takes logits back to the base rates of the rows."""
+        if not self.prior_correction:
+            return None
+        if not self._per_class.all():
+            label = self.classes_[self._per_class == 0].tolist()[0]
+            raise ValueError(
+                f"prior_correction=True divides by the class weights, but that of {label!r} is 0. "
+                "Give it a small weight, or leave its rows out."
+            )
+        return -np.log(self._per_class)
 
     # -- predict -------------------------------------------------------------------------
 
