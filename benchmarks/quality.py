@@ -140,7 +140,7 @@ class Merged:
     def __init__(self, parts: Parts, seed: int) -> None:
         categories = parts.X.select_dtypes("category")
         self.levels = {
-            name: column.value_counts().index[:MOST_LEVELS]
+            name: column.value_counts().index[:MOST_LEVELS].tolist()
             for name, column in categories.items()
             if column.nunique() > MOST_LEVELS
         }
