@@ -96,7 +96,7 @@ def test_the_same_seed_holds_out_the_same(how):
 @pytest.mark.parametrize("y", [[0, 1], [0, 1, 2], [0, 0]])
 def test_too_few_rows_are_refused(y):
     fraction = 0.9 if y == [0, 0] else 0.15
-    with pytest.raises(ValueError, match=r"holds out \d of the \d samples.*pass X_val and y_val"):
+    with pytest.raises(ValueError, match=r"Holding \d of the \d samples out.*pass X_val and y_val"):
         hold_out(make_rows(y), fraction, 0)
 
 

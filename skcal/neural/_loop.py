@@ -345,7 +345,8 @@ def _softmax(logits: Tensor) -> Tensor:
 
 def _scaled_log_loss(logits: Tensor, y: Tensor, weight: Tensor) -> float:
     """Return the log-loss of validation rows after their own best temperature."""
-    scores, codes, weights = logits.numpy(), y.numpy(), weight.numpy()
+    scores, codes = logits.numpy(), y.numpy()
+    weights = (weight / weight.mean()).numpy()  # a calibrator counts rows by their weights
     scaling = TemperatureScaling(input="logits")
     scaling.fit(scores, codes, weights, classes=np.arange(scores.shape[1]))
     log_proba = np.log(scaling.predict_proba(scores)[np.arange(len(codes)), codes])
