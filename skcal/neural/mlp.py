@@ -54,10 +54,10 @@ class NeSCalMLP(NeSCalClassifier):
         Width of each hidden layer.
     num_embedding : {"auto", "piecewise", "piecewise-tree", "periodic"} or None, default="auto"
         How a number enters the network: by a learned piecewise-linear curve over bins of
-        equal shares of the rows, or over the leaves of a decision tree on that column; by
+        about equal shares of the rows, or over the leaves of a decision tree on that column; by
         learned frequencies; or, with None, as it is.
-    n_bins : int, default=24
-        Most bins of a column.
+    n_bins : int, default=48
+        Most bins of a column. A value that many rows share is an edge of its own.
     d_embedding : int, default=8
         Size of the embedding of a number.
     dropout : float in [0, 1), default=0.2
@@ -272,7 +272,7 @@ class NeSCalMLP(NeSCalClassifier):
         n_members: Any = "auto",
         hidden_sizes: Sequence[int] | Auto = "auto",
         num_embedding: NumEmbedding | Auto | None = "auto",
-        n_bins: int = 24,
+        n_bins: int = 48,
         d_embedding: int = 8,
         dropout: float = 0.2,
         smoothing: float = 0.3,

@@ -137,6 +137,11 @@ class TabularNet(nn.Module):
                 lite=False,
             )
         self.codes = nn.ModuleList(nn.Embedding(n, code_width(n)) for n in cardinalities)
+        with torch.no_grad():
+            for table in self.codes:
+                # Code 0 is a level that training did not see, unless rare ones were merged: it
+                # says nothing, where a random vector would say something.
+                table.weight[0] = 0
         widths = [code_width(n) for n in cardinalities]
         others = [column for column in range(n_dense) if column not in set(embedded)]
         self.register_buffer("_embedded", torch.tensor(embedded, dtype=torch.int64), False)
