@@ -53,7 +53,7 @@ class TableNet(TrainingNet):
         encoder = self._default_encoder() if self.encoder == "auto" else clone(self.encoder)
         weights = {}
         if sample_weight is not None and "sample_weight" in signature(encoder.fit).parameters:
-            weights = {"sample_weight": _in_lightest(sample_weight[sample_weight > 0])}
+            weights = {"sample_weight": _as_counts(sample_weight[sample_weight > 0])}
         encoder.fit(table if counted is None else table[counted], **weights)
         encoded = self._transform(encoder, table, counted)
         self.encoder_: Any = encoder
@@ -63,9 +63,15 @@ class TableNet(TrainingNet):
         self, encoder: Any, table: Any, counted: NDArray[np.bool_] | None
     ) -> NDArray[np.floating]:
         """Encode a table; rows that do not count stay zeros, whatever is in them."""
+        part = encoder.transform(table if counted is None else table[counted])
+        part = _for_torch(part, self._fitted_dtype)
+        if not isinstance(encoder, TabularEncoder) and not np.isfinite(part).all():
+            raise ValueError(
+                f"{type(encoder).__name__} gave numbers that are not finite; the encoder must fill "
+                "missing cells, for instance in a pipeline with SimpleImputer."
+            )
         if counted is None:
-            return _for_torch(encoder.transform(table), self._fitted_dtype)
-        part = _for_torch(encoder.transform(table[counted]), self._fitted_dtype)
+            return part
         encoded = np.zeros((len(table), *part.shape[1:]), dtype=part.dtype)
         encoded[counted] = part
         return encoded
@@ -97,12 +103,13 @@ class TableNet(TrainingNet):
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
         try:
             y = _check_y(y, estimator=self)
-        except ValueError as error:
-            if "NaN" not in str(error):
+            n_values = len(np.unique(y))
+        except (TypeError, ValueError) as error:
+            if "NaN" not in str(error) and not _has_missing(y):
                 raise
             raise ValueError(f"y has missing labels; remove those rows. ({error})") from error
-        n_values = len(np.unique(y))
-        if n_values > max(_MANY_CLASSES, 0.5 * len(y)):
+        learns_classes = reset and classes is None
+        if learns_classes and n_values > max(_MANY_CLASSES, 0.5 * len(y)):
             raise ValueError(
                 f"Unknown label type: y holds {n_values} different values in {len(y)} rows. It "
                 f"looks like a regression target, and {name} tells classes apart. Cut it into "
@@ -111,11 +118,11 @@ class TableNet(TrainingNet):
         check_classification_targets(y)
         given = None if sample_weight is None else check_weights(sample_weight, X)
         unit = None if groups is None else column_or_1d(groups)
-        if training:
-            # One unit for training and validation weights; very large ones overflow a sum.
-            self._weight_exponent = 0 if given is None else int(np.frexp(given.max())[1])
+        if unit is not None and _has_missing(unit):
+            raise ValueError("groups has missing values; give each of those rows its own group.")
         if given is not None:
-            given = np.ldexp(given, -self._weight_exponent)
+            # Only proportions matter, and sums of very large weights overflow.
+            given = np.ldexp(given, -int(np.frexp(given.max())[1]))
         encoded = self._encode(X, reset=reset, sample_weight=given)
         check_consistent_length(encoded, y, unit)
         if reset:
@@ -141,7 +148,7 @@ class TableNet(TrainingNet):
                 self._weigh_classes(codes[weight > 0], weight[weight > 0])
             weight = weight * self._per_class[codes]
         keep = weight > 0
-        if reset and classes is None and len(np.unique(codes[keep])) < 2:
+        if learns_classes and len(np.unique(codes[keep])) < 2:
             raise ValueError(
                 f"{name} needs at least two classes; the data holds one class only"
                 + (" once rows of weight zero are left out." if not keep.all() else ".")
@@ -169,13 +176,24 @@ class TableNet(TrainingNet):
             )
 
 
-def _in_lightest(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights in units of the lightest row.
+def _as_counts(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights in a unit in which they count rows: a level is rare by their number.
 
-    A level is rare by the number of its rows. This keeps a weight of two equal to the row twice,
-    and the answer the same for weights in any unit.
+    Multiples of the lightest row repeat it, in whatever unit they were given; other weights count
+    one row on average.
     """
-    return weights / max(weights.min(), 1e-200)
+    repeats = weights / max(weights.min(), 1e-200)
+    if np.abs(repeats - np.rint(repeats)).max() < 1e-6:
+        return np.rint(repeats)
+    return weights / weights.mean()
+
+
+def _has_missing(values: Any) -> bool:
+    """Tell whether None, NaN or pandas' NA is among some values."""
+    return any(
+        value is None or type(value).__name__ == "NAType" or value != value
+        for value in np.asarray(values, dtype=object).ravel()
+    )
 
 
 def _for_torch(encoded: Any, dtype: str) -> NDArray[np.floating]:

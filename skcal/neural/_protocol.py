@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ from torch import nn
 
 from skcal.calibration import CALIBRATOR_NAMES
 from skcal.neural._rows import Batches, Rows
+from skcal.tabular import TabularEncoder
 
 # What other libraries call our parameters.
 _ALIASES = {
@@ -212,7 +214,8 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         now = {
             key: params.pop(key)
             for key in list(params)
-            if self._is_virtual_param(key) or key.startswith("callbacks")
+            if (self._is_virtual_param(key) and not _is_auto(params[key]))
+            or key.startswith("callbacks")
         }
         if now:
             super().set_params(**now)
@@ -259,6 +262,11 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         for name in sorted(self._params_to_validate):
             if "__" in name or name in self.prefixes_ or name.endswith("_"):
                 continue  # skorch looks at these
+            if name in signature(TabularEncoder).parameters:
+                raise ValueError(
+                    f"{name!r} is a parameter of the encoder: set encoder=TabularEncoder({name}="
+                    "...), and with it min_frequency=5, max_one_hot=64, which NeSCalMLP's own has."
+                )
             near = _ALIASES.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
             raise ValueError(
                 f"{type(self).__name__} has no parameter {name!r}."
@@ -272,6 +280,18 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
         validate_parameter_constraints(
             constraints, {k: values[k] for k in constraints}, caller_name=type(self).__name__
         )
+        if str(self.device).startswith("cuda") and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={self.device!r}, but torch finds no CUDA here; device='auto' takes it "
+                "where there is one."
+            )
+        for name in ("optimizer", "criterion"):
+            if not callable(getattr(self, name)):
+                raise ValueError(
+                    f"{name} must be a class of torch, such as "
+                    f"{'torch.optim.AdamW' if name == 'optimizer' else 'torch.nn.CrossEntropyLoss'}"
+                    f"; got {getattr(self, name)!r}."
+                )
         if self.criterion is nn.NLLLoss or isinstance(self.criterion, nn.NLLLoss):
             raise ValueError(
                 "criterion=NLLLoss expects log-probabilities, but the module returns logits; "

@@ -31,8 +31,8 @@ _MIN_FREQUENCY = 5
 
 _OR_AUTO = {
     name: [StrOptions({"auto"}), *NeSCalClassifier._parameter_constraints[name]]
-    for name in ("lr", "max_epochs", "batch_size", "n_iter_no_change", "n_folds", "calibrate")
-}
+    for name in ("lr", "max_epochs", "batch_size", "n_iter_no_change", "n_folds")
+} | {"calibrate": [StrOptions({"preset"}), *NeSCalClassifier._parameter_constraints["calibrate"]]}
 
 
 class NeSCalMLP(NeSCalClassifier):
@@ -56,7 +56,7 @@ class NeSCalMLP(NeSCalClassifier):
         How a number enters the network: by a learned piecewise-linear curve over bins of
         about equal shares of the rows, or over the leaves of a decision tree on that column; by
         learned frequencies; or, with None, as it is.
-    n_bins : int, default=48
+    n_bins : int, default=24
         Most bins of a column. A value that many rows share is an edge of its own.
     d_embedding : int, default=8
         Size of the embedding of a number.
@@ -130,19 +130,20 @@ class NeSCalMLP(NeSCalClassifier):
     refit : bool, default=False
         After early stopping, train anew on all rows, those held out too, for the best number
         of epochs.
-    calibrate : bool, str or calibrator, default="auto"
+    calibrate : bool, str or calibrator, default="preset"
         Learn a map of the probabilities from the rows held out of training (with ``n_folds``
         from all rows, each answered by the network that was trained without it): True is
         temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`,
-        such as "sms"; "auto" leaves the choice to the preset.
-        The rows that stop the training are used, class weights are not. With ``refit`` the
-        map of the first network serves the second.
+        such as "sms" or "auto"; "preset" leaves the choice to the preset.
+        The rows that stop the training are used. Class weights are divided out first, as by
+        ``prior_correction``. With ``refit`` the map of the first network serves the second.
     encoder : "auto" or transformer, default="auto"
         Turns a table into numbers; "auto" is ``TabularEncoder(min_frequency=5,
         max_one_hot=64)``: levels of fewer than 5 rows are merged, and a column of more than 64
         levels gets a learned vector for each.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied into ``sample_weight``.
+        Weights of the classes, multiplied into ``sample_weight``; "balanced" counts all rows
+        given to ``fit``.
     prior_correction : bool, default=False
         Divide the probabilities by the class weights and renormalise, which takes them back
         to the base rates of the rows: the network trains as ``class_weight`` says, and
@@ -185,7 +186,8 @@ class NeSCalMLP(NeSCalClassifier):
         expected by chance.
     fold_histories_ : list of History
         One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
-        ``best_epoch_`` are of the last fold then.
+        ``best_epoch_`` are of the last fold then. With ``refit``, that of the network which
+        was stopped on held-out rows.
     calibrator_ : calibrator or None
         The fitted map, if ``calibrate``.
     n_iter_ : int
@@ -208,8 +210,8 @@ class NeSCalMLP(NeSCalClassifier):
 
     Notes
     -----
-    The presets stand for these values of the parameters left at "auto"; those given otherwise
-    are kept.
+    The presets stand for these values of the parameters left at "auto" ("preset" for
+    ``calibrate``); those given otherwise are kept.
 
     ================  ===========  ===========  ===========
     parameter         default      fast         strong
@@ -225,7 +227,8 @@ class NeSCalMLP(NeSCalClassifier):
 
     "fast" trains one network instead of an ensemble; "strong" trains five ensembles, each
     stopped on another fifth of the rows, averages them, and scales the temperature of the mean
-    on all rows, each answered by the ensemble that was trained without it.
+    by that of the single ensembles, learned on all rows, each answered by the ensemble that was
+    trained without it.
 
     References
     ----------
@@ -272,7 +275,7 @@ class NeSCalMLP(NeSCalClassifier):
         n_members: Any = "auto",
         hidden_sizes: Sequence[int] | Auto = "auto",
         num_embedding: NumEmbedding | Auto | None = "auto",
-        n_bins: int = 48,
+        n_bins: int = 24,
         d_embedding: int = 8,
         dropout: float = 0.2,
         smoothing: float = 0.3,
@@ -303,7 +306,7 @@ class NeSCalMLP(NeSCalClassifier):
         n_iter_no_change: Any = "auto",
         n_folds: Any = "auto",
         refit: bool = False,
-        calibrate: Any = "auto",
+        calibrate: Any = "preset",
         encoder: Any = "auto",
         class_weight: Any = None,
         prior_correction: bool = False,
@@ -379,6 +382,11 @@ class NeSCalMLP(NeSCalClassifier):
 
     def _validate_own_params(self) -> None:
         super()._validate_own_params()
+        if self.module is not None:
+            raise ValueError(
+                "NeSCalMLP builds its own network; train another module with "
+                "NeSCalClassifier(module, ...)."
+            )
         sizes = () if isinstance(self.hidden_sizes, str) else self.hidden_sizes
         if not all(isinstance(s, Integral) and not isinstance(s, bool) and s >= 1 for s in sizes):
             raise ValueError(
@@ -389,7 +397,9 @@ class NeSCalMLP(NeSCalClassifier):
 
     def _value(self, name: str) -> Any:
         value = getattr(self, name)
-        if not (isinstance(value, str) and value == "auto") or name not in _AUTOMATIC:
+        # "auto" is the name of a calibrator.
+        left_open = "preset" if name == "calibrate" else "auto"
+        if not (isinstance(value, str) and value == left_open) or name not in _AUTOMATIC:
             return value
         preset = self.preset if isinstance(self.preset, str) else ""
         settled = PRESETS.get(preset, {}).get(name, value)

@@ -120,8 +120,8 @@ class NeSCalClassifier(NetClassifier):
         Learn a map of the probabilities from the rows held out of training (with ``n_folds``
         from all rows, each answered by the network that was trained without it): True is
         temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`.
-        The rows that stop the training are used, class weights are not. With ``refit`` the
-        map of the first network serves the second.
+        The rows that stop the training are used. Class weights are divided out first, as by
+        ``prior_correction``. With ``refit`` the map of the first network serves the second.
     encoder : "auto", transformer or None, default="auto"
         Turns a table into numbers. "auto" is a :class:`TabularEncoder` when ``module`` is
         None; a module of your own gets its numbers as they are.
@@ -171,7 +171,8 @@ class NeSCalClassifier(NetClassifier):
         expected by chance. None if no graph was built.
     fold_histories_ : list of History
         One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
-        ``best_epoch_`` are of the last fold then.
+        ``best_epoch_`` are of the last fold then. With ``refit``, that of the network which
+        was stopped on held-out rows.
     calibrator_ : calibrator or None
         The fitted map, if ``calibrate``.
     n_iter_ : int
@@ -408,7 +409,8 @@ class NeSCalClassifier(NetClassifier):
     def _warmup_epochs(self) -> int:
         if isinstance(self.warmup, Integral):
             return int(self.warmup)
-        return round(self.warmup * self._value("max_epochs"))
+        # The graph of a network that has not trained at all would tell nothing.
+        return max(1, round(self.warmup * self._value("max_epochs"))) if self.warmup else 0
 
     def _smoothing_weight(self, epoch: int) -> float:
         warmup = self._warmup_epochs()

@@ -88,8 +88,8 @@ class NetClassifier(TableNet):
         Learn a map of the probabilities from the rows held out of training (with ``n_folds``
         from all rows, each answered by the network that was trained without it): True is
         temperature scaling, a string one of :func:`~skcal.calibration.make_calibrator`.
-        The rows that stop the training are used, class weights are not. With ``refit`` the
-        map of the first network serves the second.
+        The rows that stop the training are used. Class weights are divided out first, as by
+        ``prior_correction``. With ``refit`` the map of the first network serves the second.
     embedding : str, default="penultimate"
         What ``embed`` returns: "penultimate" (the input of the last linear layer), or the
         name of a submodule (its output) or of a method.
@@ -139,7 +139,8 @@ class NetClassifier(TableNet):
         ``valid_loss`` (log-loss in nats of the validation rows) and ``valid_acc``.
     fold_histories_ : list of History
         One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
-        ``best_epoch_`` are of the last fold then.
+        ``best_epoch_`` are of the last fold then. With ``refit``, that of the network which
+        was stopped on held-out rows.
     calibrator_ : calibrator or None
         The fitted map, if ``calibrate``.
     n_iter_ : int
@@ -237,10 +238,15 @@ class NetClassifier(TableNet):
             self._validate_own_params()
             if (X_val is None) != (y_val is None):
                 raise ValueError("Pass X_val and y_val together.")
+            if X_val is None and sample_weight_val is not None:
+                raise ValueError("sample_weight_val belongs to X_val and y_val; pass them too.")
             rows = self._rows(X, y, sample_weight, reset=fresh, groups=groups)
             self._settle(rows)
-            self._refuse_contradictions(given_validation=X_val is not None)
+            self._refuse_contradictions(given_validation=X_val is not None, groups=groups)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
+            if fresh:
+                # A warm start holds the same rows out: others have been trained on.
+                self._split_seed = self._seed
             n_folds = self._value("n_folds")
             parts = [rows]
             if X_val is not None:
@@ -248,11 +254,14 @@ class NetClassifier(TableNet):
                     X_val, y_val, sample_weight_val, reset=False, training=False
                 )
             elif n_folds > 1:
-                parts = deal_out(rows, n_folds, self._seed)
+                parts = deal_out(rows, n_folds, self._split_seed)
             elif self.early_stopping or self._value("calibrate"):
                 parts = [
                     hold_out(
-                        rows, self.validation_fraction, self._seed, split=self.validation_split
+                        rows,
+                        self.validation_fraction,
+                        self._split_seed,
+                        split=self.validation_split,
                     )
                 ]
             context = self._init_callback_context(
@@ -264,6 +273,7 @@ class NetClassifier(TableNet):
                 context.call_on_fit_task_begin(estimator=self, **self._fit_data)
                 held_out = self._train_parts(parts, fresh=fresh)
                 if self.refit and parts[0] is not rows:
+                    self.fold_histories_ = [deepcopy(self.history_)]
                     self._train(rows, fresh=True, epochs=self.best_epoch_)
                 if self._value("calibrate"):
                     self._fit_calibrator(held_out)
@@ -280,8 +290,19 @@ class NetClassifier(TableNet):
     def _describe(self, rows: Rows) -> None:
         """Learn from the rows to train on what the module asks for; nothing here."""
 
-    def _refuse_contradictions(self, *, given_validation: bool) -> None:
+    def _refuse_contradictions(self, *, given_validation: bool, groups: Any) -> None:
         n_folds = self._value("n_folds")
+        holds_out = self.early_stopping or self._value("calibrate")
+        if groups is not None and (given_validation or not holds_out):
+            raise ValueError(
+                "groups says which rows are held out together, but none are held out of X: "
+                + (
+                    "X_val and y_val take their place."
+                    if given_validation
+                    else "none stop training."
+                )
+                + " Leave groups out."
+            )
         if self.refit and given_validation:
             raise ValueError(
                 "refit=True trains anew with the rows that were held out of X, but X_val and "
@@ -416,6 +437,7 @@ class NetClassifier(TableNet):
     def _train(self, rows: Rows, *, fresh: bool, epochs: int | None = None) -> None:
         if fresh:
             self._describe(rows)
+            self.initialized_ = False  # skorch prints what it re-initialises
             self.initialize()
         else:
             self._seed_dropout()
@@ -439,12 +461,13 @@ class NetClassifier(TableNet):
 
     def _prior_shift(self) -> NDArray[np.float64] | None:
         """Return what takes logits back to the base rates of the rows."""
-        if not self.prior_correction:
+        if not (self.prior_correction or self._value("calibrate")):
             return None
         if not self._per_class.all():
             label = self.classes_[self._per_class == 0].tolist()[0]
             raise ValueError(
-                f"prior_correction=True divides by the class weights, but that of {label!r} is 0. "
+                "prior_correction and calibrate divide the class weights out, but that of "
+                f"{label!r} is 0. "
                 "Give it a small weight, or leave its rows out."
             )
         return -np.log(self._per_class)

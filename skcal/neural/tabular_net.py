@@ -139,6 +139,7 @@ class TabularNet(nn.Module):
         self.codes = nn.ModuleList(nn.Embedding(n, code_width(n)) for n in cardinalities)
         with torch.no_grad():
             for table in self.codes:
+                assert isinstance(table, nn.Embedding)
                 # Code 0 is a level that training did not see, unless rare ones were merged: it
                 # says nothing, where a random vector would say something.
                 table.weight[0] = 0
