@@ -17,6 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_class_weight
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -305,11 +306,14 @@ def test_temperatures_are_those_of_the_calibrator_alone(n_folds):
             for network, rows in zip(networks, watch.held_out_, strict=True)
         ]
     )
+    balance = compute_class_weight("balanced", classes=np.arange(3), y=Y, sample_weight=weight)
+    logits -= np.log(balance)  # class weights are divided out first
     rows = np.concatenate(watch.held_out_)
     counts = weight[rows] / weight[rows].mean()  # of the rows as they came
     expected = TemperatureScaling(input="logits").fit(logits, Y[rows], counts)
     assert model.calibrator_.temperature_ == pytest.approx(expected.temperature_, rel=1e-4)
-    raw = clone(model).set_params(calibrate=False).fit(X, Y, sample_weight=weight)
+    raw = clone(model).set_params(calibrate=False, prior_correction=True)
+    raw.fit(X, Y, sample_weight=weight)
     z = raw.predict_logits(X) / model.calibrator_.temperature_
     assert model.predict_proba(X) == pytest.approx(softmax(z, axis=1), abs=1e-6)
 
@@ -510,6 +514,7 @@ def test_batches_without_a_class_keep_the_correction():
     ("class_weight", "params", "words"),
     [
         ({0: 0.0, 1: 1.0, 2: 1.0}, {"prior_correction": True}, "that of 0 is 0"),
+        ({0: 0.0, 1: 1.0, 2: 1.0}, {"calibrate": True}, "that of 0 is 0"),
         ({0: -1.0}, {}, "not negative"),
         ({0: np.nan}, {}, "finite"),
         ({0: np.inf}, {}, "finite"),
@@ -523,7 +528,7 @@ def test_class_weights_that_mean_nothing(class_weight, params, words):
 
 
 def test_a_class_of_weight_zero_is_left_out():
-    model = mlp(class_weight={0: 0.0}, calibrate=True).fit(X, Y)
+    model = mlp(class_weight={0: 0.0}).fit(X, Y)
     assert np.isfinite(model.predict_proba(X)).all()
     assert model.predict_proba(X).shape == (N, 3)
 

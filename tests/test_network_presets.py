@@ -266,7 +266,7 @@ def test_a_fit_that_fails_leaves_no_model(params, fit_params, error, before):
     model = mlp(smoothing=1.0, warmup=0)
     if before:  # an earlier network goes with it
         model.set_params(n_folds=2, calibrate=True).fit(X, Y)
-        model.set_params(n_folds="auto", calibrate="auto")
+        model.set_params(n_folds="auto", calibrate="preset")
     model.set_params(**params)
     with pytest.raises(error):
         model.fit(X, Y, **fit_params)
@@ -277,7 +277,7 @@ def test_a_fit_that_fails_leaves_no_model(params, fit_params, error, before):
     left = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
     assert left <= {"prefixes_", "cuda_dependent_attributes_", "init_context_"}
     assert not any(hasattr(model, name) for name in ("_average", "_smoother"))
-    again = {"lr": 0.02, "n_folds": "auto", "calibrate": "auto", "ema_decay": 0.99}
+    again = {"lr": 0.02, "n_folds": "auto", "calibrate": "preset", "ema_decay": 0.99}
     model.set_params(**again, callbacks=None).fit(X, Y)
     expected = mlp(smoothing=1.0, warmup=0).fit(X, Y)
     assert (model.predict_proba(X) == expected.predict_proba(X)).all()

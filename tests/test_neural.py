@@ -245,7 +245,7 @@ EFFECTS = [
     ("n_folds", (2, 3), {}, probabilities),
     ("calibrate", (False, True), {}, probabilities),
     ("calibrate", (True, "vector"), {}, probabilities),
-    ("calibrate", ("auto", False), {"preset": "strong"}, probabilities),
+    ("calibrate", ("preset", False), {"preset": "strong"}, probabilities),
     ("prior_correction", (False, True), {"class_weight": "balanced"}, probabilities),
     ("hidden_sizes", ((8,), (8, 8)), {}, probabilities),
     ("hidden_sizes", ((8,), ()), {}, probabilities),
