@@ -19,7 +19,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skcal import NeSCalMLP, TabularEncoder
 
-
 PLAIN = {
     "encoder": TabularEncoder(scaling="standard"),
     "n_members": 1,
