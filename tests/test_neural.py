@@ -130,7 +130,10 @@ def test_without_smoothing_it_is_cross_entropy_bit_for_bit(params):
 
 
 def test_control_graphs_train_other_networks():
-    fitted = [mlp(graph=graph).fit(X, Y) for graph in ("knn", "random", "permuted")]
+    fitted = [
+        mlp(graph=graph, warmup=10, max_epochs=20, early_stopping=False).fit(X, Y)
+        for graph in ("knn", "random", "permuted")
+    ]
     assert not same_weights(fitted[0], fitted[1])
     assert not same_weights(fitted[0], fitted[2])
     assert not same_weights(fitted[1], fitted[2])
@@ -173,7 +176,7 @@ def printed(model):
 def device_or_refusal(model):
     try:
         return next(model.fit(X, Y).module_.parameters()).device.type
-    except (RuntimeError, AssertionError):
+    except ValueError:
         return "refused"
 
 
@@ -1423,7 +1426,7 @@ def test_callbacks_of_scikit_learn_see_epochs_and_can_stop_them():
     assert losses[1] < losses[0]
     assert model.best_epoch_ == 2
     assert losses[1] == pytest.approx(log_loss(Y_VAL, model.predict_proba(X_VAL)), abs=1e-5)
-    assert same_weights(model, mlp(max_epochs=2, warmup=0).fit(X, Y, **given))
+    assert same_weights(model, mlp(max_epochs=2, warmup=1).fit(X, Y, **given))
     unaffected = mlp().set_callbacks(StopAfter(99)).fit(X, Y, **given)
     assert same_weights(unaffected, mlp().fit(X, Y, **given))
 
