@@ -381,3 +381,23 @@ def test_a_linear_module_folds_and_embeds():
     model = NetClassifier(Gained, **params, random_state=0).fit(X, Y)
     assert model.embed(X) == pytest.approx(np.hstack([X, X]), abs=1e-6)
     assert {g["weight_decay"] for g in model.optimizer_.param_groups} == {0.01, 0.0}
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_classes", "params", "members", "width"),
+    [
+        (5_000, 11, {}, 4, 256),
+        (5_000, 10, {}, 8, 128),
+        (4_999, 11, {}, 8, 128),
+        (5_000, 11, {"n_members": 2, "hidden_sizes": (8,)}, 2, 8),
+        (5_000, 11, {"preset": "fast"}, 1, 256),
+    ],
+)
+def test_many_classes_on_many_rows_get_fewer_and_wider_members(
+    n_rows, n_classes, params, members, width
+):
+    rows = np.random.default_rng(0).normal(size=(n_rows, 2))
+    model = NeSCalMLP(max_epochs=1, random_state=0, **params)
+    model.fit(rows, np.arange(n_rows) % n_classes)
+    assert model.module_.n_members == members
+    assert model.embed(rows[:2]).shape == (2, width)

@@ -44,6 +44,16 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 128, 1024
 _BATCHES_PER_EPOCH = 48
 
 
+# Many classes on many rows: fewer and wider members learn more, and faster.
+_WIDE = {"n_members": 4, "hidden_sizes": (256, 256)}
+_MANY_CLASSES, _MANY_ROWS = 10, 5_000
+
+
+def ensemble_for(n_rows: int, n_classes: int) -> dict[str, Any]:
+    """Return other values of the ensembles' parameters than the presets', if the table asks."""
+    return _WIDE if n_classes > _MANY_CLASSES and n_rows >= _MANY_ROWS else {}
+
+
 def batch_size_for(n_rows: int) -> int:
     """Return the power of two that gives about 48 batches per epoch, between 128 and 1,024."""
     power = round(math.log2(max(1.0, n_rows / _BATCHES_PER_EPOCH)))

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from skcal.neural._bins import bin_edges
-from skcal.neural._presets import PRESETS, batch_size_for, max_epochs_for
+from skcal.neural._presets import PRESETS, batch_size_for, ensemble_for, max_epochs_for
 from skcal.neural._rows import Batches, Rows
 from skcal.neural.nescal import NeSCalClassifier
 from skcal.neural.net import NetClassifier
@@ -225,6 +225,9 @@ class NeSCalMLP(NeSCalClassifier):
     calibrate         False        False        True
     ================  ===========  ===========  ===========
 
+    With more than 10 classes and at least 5,000 rows the ensembles have 4 members of
+    ``hidden_sizes=(256, 256)``.
+
     "fast" trains one network instead of an ensemble; "strong" trains five ensembles, each
     stopped on another fifth of the rows, averages them, and scales the temperature of the mean
     by that of the single ensembles, learned on all rows, each answered by the ensemble that was
@@ -412,6 +415,8 @@ class NeSCalMLP(NeSCalClassifier):
             "batch_size": batch_size_for(n_train),
             "max_epochs": max_epochs_for(n_train),
         }
+        if self.preset != "fast":
+            self._by_size |= ensemble_for(n_train, len(self.classes_))
 
     def _default_encoder(self) -> TabularEncoder:
         return TabularEncoder(
