@@ -148,6 +148,7 @@ SIZES = [
 @pytest.mark.parametrize(("n", "batch_size", "max_epochs"), SIZES)
 def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, max_epochs):
     model = NeSCalMLP()
+    model.classes_inferred_ = np.arange(2)
     model._settle(range(n))
     assert (model._value("batch_size"), model._value("max_epochs")) == (batch_size, max_epochs)
     model.set_params(batch_size=7, max_epochs=9)
