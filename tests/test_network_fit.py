@@ -404,3 +404,11 @@ def test_scaled_log_loss_is_that_after_temperature_scaling(weight):
 
 def test_without_the_score_it_is_not_computed():
     assert "valid_scaled_loss" not in net().fit(X, Y).history_[-1]
+
+
+def test_a_warm_start_holds_the_same_rows_out_and_goes_on_after_partial_fit():
+    model = mlp(warm_start=True, random_state=None, max_epochs=1).fit(X, Y)
+    seed = model._split_seed
+    assert model.fit(X, Y)._split_seed == seed
+    begun = mlp(warm_start=True, max_epochs=1).partial_fit(X, Y)
+    assert begun.fit(X, Y).n_iter_ == 2

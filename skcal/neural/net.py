@@ -241,7 +241,7 @@ class NetClassifier(PartsNet):
             self._settle(rows)
             self._refuse_contradictions(given_validation=X_val is not None, groups=groups)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
-            if fresh:
+            if fresh or not hasattr(self, "_split_seed"):
                 # A warm start holds the same rows out: others have been trained on.
                 self._split_seed = self._seed
             n_folds = self._value("n_folds")
