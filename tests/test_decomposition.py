@@ -234,8 +234,8 @@ def test_a_class_may_be_absent():
     [
         ({"score": "brier_score"}, r"score must be one of 'log_loss', 'brier'; .*mean 'brier'\?"),
         ({"method": "isotonics"}, r"method must be one of .*Did you mean 'isotonic'\?"),
-        ({"cv": 1}, "cv must be a whole number of folds, at least 2; got 1"),
-        ({"cv": 2.5}, "cv must be a whole number of folds"),
+        ({"cv": 1}, "cv must be a whole number of at least 2; got 1"),
+        ({"cv": 2.5}, "cv must be a whole number"),
         ({"calibrator": "temprature"}, "Did you mean 'temperature'"),
         ({"calibrator": TemperatureScaling(input="logits")}, "reads logits, but y_proba are"),
         ({"method": "binned", "n_bins": 0}, "n_bins must be a whole number of at least 1"),

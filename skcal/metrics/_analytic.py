@@ -8,6 +8,7 @@ from scipy.stats import t as student
 
 from skcal._validation import FloatArray
 from skcal.metrics._bootstrap import Units, skewness
+from skcal.metrics._events import wilson_interval
 
 
 def mean_interval(
@@ -43,12 +44,8 @@ def share_interval(
 ) -> tuple[float, float]:
     """Return Wilson's interval for a share of rows, which has a width at 0 and 1 too."""
     n = _independent_rows(share * (1 - share), error, weights, units)
-    z = ndtri(0.5 + level / 2)
-    ratio = z**2 / n
-    centre = (share + ratio / 2) / (1 + ratio)
-    half = np.sqrt(ratio * (share * (1 - share) + ratio / 4)) / (1 + ratio)
-    # Rounding must not push an end past the share, nor out of [0, 1].
-    return max(float(min(centre - half, share)), 0.0), min(float(max(centre + half, share)), 1.0)
+    lower, upper = wilson_interval(np.array(share), np.array(n), level)
+    return float(lower), float(upper)
 
 
 def share_difference_interval(

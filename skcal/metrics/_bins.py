@@ -7,12 +7,12 @@ et al. (2017) and scikit-learn: 0 falls into the first bin and 1 into the last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 
 from skcal._validation import FloatArray, IntArray
+from skcal.metrics._checks import check_whole
 
 Strategy = Literal["uniform", "quantile"]
 
@@ -39,13 +39,6 @@ class BinStatistics:
     """``(sum w)^2 / sum w^2``: the rows that equal weights would need; 0 in an empty bin."""
 
 
-def check_n_bins(n_bins: int) -> int:
-    """Return the number of bins as an int, or refuse it."""
-    if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
-        raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
-    return int(n_bins)
-
-
 def bin_edges(
     confidence: FloatArray, weights: FloatArray, n_bins: int, strategy: str
 ) -> FloatArray:
@@ -56,7 +49,7 @@ def bin_edges(
     the weight reaches 1/n_bins, 2/n_bins, ... Rows that tie share a bin, so ties may leave
     fewer than `n_bins` bins, none of them empty.
     """
-    n_bins = check_n_bins(n_bins)
+    n_bins = check_whole(n_bins, "n_bins")
     if strategy == "uniform":
         return np.linspace(0.0, 1.0, n_bins + 1)
     if strategy != "quantile":
@@ -81,7 +74,7 @@ def sweep_edges(
     last[last] = np.diff(weight[last], prepend=0.0) > 0
     happened = np.cumsum((weights * event)[order])[last]
     values, weight = values[last], weight[last]
-    most = check_n_bins(most)
+    most = check_whole(most, "n_bins")
 
     def rates_rise(inner: IntArray) -> bool:
         ends = np.append(inner, len(values) - 1)
@@ -170,3 +163,17 @@ def binned_error(weight: FloatArray, confidence: FloatArray, rate: FloatArray) -
     filled = weight > 0
     gap = np.abs(confidence[filled] - rate[filled])
     return float(np.average(gap, weights=weight[filled]))
+
+
+def binned_and_chance_error(
+    confidence: FloatArray, event: FloatArray, weights: FloatArray, n_bins: int, strategy: str
+) -> tuple[float, float]:
+    """Return the binned error, and about its mean if the probabilities were right."""
+    edges = bin_edges(confidence, weights, n_bins, strategy)
+    bins = bin_statistics(confidence, event, weights, edges)
+    index = assign_bins(confidence, edges)
+    spread = weights * confidence * (1 - confidence)
+    normal = np.sqrt(2 / np.pi * np.bincount(index, weights * spread, minlength=len(bins.count)))
+    bound = np.bincount(index, 2 * spread, minlength=len(bins.count))
+    chance = np.where(bins.count > 1, np.minimum(normal, bound), bound).sum() / weights.sum()
+    return binned_error(bins.weight, bins.mean_confidence, bins.event_rate), float(chance)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import Strategy, bin_edges, bin_statistics
-from skcal.metrics._events import Kind, check_kind, find_column, one_class, top_label
+from skcal.metrics._checks import check_level
+from skcal.metrics._events import (
+    Kind,
+    check_kind,
+    find_column,
+    one_class,
+    top_label,
+    wilson_interval,
+)
 
 
 # Arrays have no single truth value, so a generated __eq__ would only raise.
@@ -157,10 +163,7 @@ def reliability_curve(
             if class_label is None
             else f"class_label belongs to kind='class-wise'; got kind={kind!r}."
         )
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
-        )
+    check_level(confidence_level)
     if kind == "top-label":
         confidence, event = top_label(codes, proba)
     else:
@@ -169,7 +172,7 @@ def reliability_curve(
         confidence, event = one_class(codes, proba, column)
     edges = bin_edges(confidence, weights, n_bins, strategy)
     bins = bin_statistics(confidence, event, weights, edges)
-    lower, upper = _wilson_interval(bins.event_rate, bins.effective_count, confidence_level)
+    lower, upper = wilson_interval(bins.event_rate, bins.effective_count, confidence_level)
     return ReliabilityCurve(
         edges=edges,
         mean_predicted=bins.mean_confidence,
@@ -181,16 +184,3 @@ def reliability_curve(
         kind=kind,
         class_label=class_label,
     )
-
-
-def _wilson_interval(
-    rate: FloatArray, n: FloatArray, confidence_level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the Wilson score interval; NaN where the rate is NaN."""
-    z = ndtri(0.5 + confidence_level / 2)
-    # z^2 / n in empty bins would divide by zero; their NaN rate carries through either way.
-    ratio = z**2 / np.where(n > 0, n, np.nan)
-    centre = (rate + ratio / 2) / (1 + ratio)
-    half = np.sqrt(ratio * (rate * (1 - rate) + ratio / 4)) / (1 + ratio)
-    # Rounding must not push a bound past the rate it belongs to, nor out of [0, 1].
-    return np.clip(centre - half, 0.0, rate), np.clip(centre + half, rate, 1.0)

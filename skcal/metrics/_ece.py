@@ -7,9 +7,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcal._validation import FloatArray, check_predictions
-from skcal.metrics._bins import BinStatistics, bin_edges, bin_statistics, sweep_edges
-from skcal.metrics._events import KINDS, check_kind, comparisons
+from skcal._validation import FloatArray, IntArray, check_predictions
+from skcal.metrics._bins import (
+    BinStatistics,
+    assign_bins,
+    bin_edges,
+    bin_statistics,
+    sweep_edges,
+)
+from skcal.metrics._events import KINDS, check_kind, comparisons, top_label
 
 ErrorKind = Literal["top-label", "class-wise", "positive", "marginal"]
 ErrorStrategy = Literal["uniform", "quantile", "sweep"]
@@ -204,6 +210,18 @@ def expected_calibration_error(
         share, gap = (np.concatenate(part) for part in zip(*classes, strict=True))
         classes = [(share / len(classes), gap)]
     return float(np.mean([_take_norm(*pair, norm, squared=squared) for pair in classes]))
+
+
+def binned_confidence(proba: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return predicted columns (n,), their probabilities (n,) and bins (n, n_bins) as 0 or 1.
+
+    They are for the default error of many sets of labels or weights: bins of equal width
+    depend on neither, so that the error of each set is a product with this matrix.
+    """
+    predicted = proba.argmax(axis=1)
+    confidence, _ = top_label(predicted, proba)
+    edges = bin_edges(confidence, np.ones(len(proba)), _BINS, "uniform")
+    return predicted, confidence, np.eye(_BINS)[assign_bins(confidence, edges)]
 
 
 def _check_options(strategy: str, norm: str, debias: bool, squared: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +19,9 @@ from skcal.metrics._bootstrap import (
     make_rng,
     resample_counts,
 )
-from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._fixed_bins import binned_confidence
-from skcal.metrics._names import NamedMetric, find_name
+from skcal.metrics._checks import check_level, check_whole, find_name
+from skcal.metrics._ece import binned_confidence, expected_calibration_error
+from skcal.metrics._names import NamedMetric
 
 Method = Literal["auto", "analytic", "bootstrap"]
 
@@ -141,15 +140,8 @@ def estimate_interval(
 ) -> MetricInterval:
     """Return the interval of a metric, or of the difference of two models' metrics."""
     find_name(method, ("auto", "analytic", "bootstrap"), "method")
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
-        )
-    if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 2:
-        raise ValueError(
-            f"n_resamples must be a whole number of at least 2; got {n_resamples!r}. An "
-            "interval at 95 % wants 1000."
-        )
+    check_level(confidence_level)
+    check_whole(n_resamples, "n_resamples", 2, hint="An interval at 95 % wants 1000.")
     if method == "analytic" and metric.rows is None:
         raise ValueError(
             f"method='analytic' needs a mean over rows, and {metric.name} is not known as one; "

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from skcal._validation import FloatArray, IntArray
 
@@ -72,3 +73,16 @@ def find_column(classes: NDArray[Any], class_label: Any) -> int:
     if class_label not in names:
         raise ValueError(f"class_label must be one of the classes {names}; got {class_label!r}.")
     return names.index(class_label)
+
+
+def wilson_interval(
+    rate: FloatArray, n: FloatArray, confidence_level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return Wilson's interval of an event's rate among n rows; NaN where the rate is NaN."""
+    z = ndtri(0.5 + confidence_level / 2)
+    # z^2 / n in empty bins would divide by zero; their NaN rate carries through either way.
+    ratio = z**2 / np.where(n > 0, n, np.nan)
+    centre = (rate + ratio / 2) / (1 + ratio)
+    half = np.sqrt(ratio * (rate * (1 - rate) + ratio / 4)) / (1 + ratio)
+    # Rounding must not push a bound past the rate it belongs to, nor out of [0, 1].
+    return np.clip(centre - half, 0.0, rate), np.clip(centre + half, rate, 1.0)

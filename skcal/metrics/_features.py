@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -52,25 +49,6 @@ def check_features(
             "missing cells first, for example with skcal.TabularEncoder."
         )
     return array
-
-
-def check_bandwidth(bandwidth: Any) -> float:
-    """Return a positive finite bandwidth."""
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
-        raise TypeError(f"bandwidth must be a number; got {bandwidth!r}.")
-    gamma = float(bandwidth)
-    if not 0 < gamma < np.inf:
-        raise ValueError(
-            f"bandwidth must be positive and finite, in the units of the features; got {gamma}."
-        )
-    return gamma
-
-
-def check_whole(value: Any, name: str) -> int:
-    """Return a whole number of at least 1."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
-    return int(value)
 
 
 def kernel_means(

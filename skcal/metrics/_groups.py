@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._bins import Strategy, assign_bins, bin_edges, bin_statistics, binned_error
+from skcal.metrics._bins import Strategy, binned_and_chance_error
 from skcal.metrics._events import Kind, check_kind, comparisons
 from skcal.metrics._segments import group_categories
 
@@ -202,17 +202,3 @@ def group_calibration_error(
         overall=float(measure(slice(None))[0]),
         kind=kind,
     )
-
-
-def binned_and_chance_error(
-    confidence: FloatArray, event: FloatArray, weights: FloatArray, n_bins: int, strategy: Strategy
-) -> tuple[float, float]:
-    """Return the binned error, and about its mean if the probabilities were right."""
-    edges = bin_edges(confidence, weights, n_bins, strategy)
-    bins = bin_statistics(confidence, event, weights, edges)
-    index = assign_bins(confidence, edges)
-    spread = weights * confidence * (1 - confidence)
-    normal = np.sqrt(2 / np.pi * np.bincount(index, weights * spread, minlength=len(bins.count)))
-    bound = np.bincount(index, 2 * spread, minlength=len(bins.count))
-    chance = np.where(bins.count > 1, np.minimum(normal, bound), bound).sum() / weights.sum()
-    return binned_error(bins.weight, bins.mean_confidence, bins.event_rate), float(chance)

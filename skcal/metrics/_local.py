@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges
+from skcal.metrics._checks import check_bandwidth, check_whole
 from skcal.metrics._events import one_class
-from skcal.metrics._features import check_bandwidth, check_features, check_whole, kernel_means
+from skcal.metrics._features import check_features, kernel_means
 
 
 def local_calibration_error(

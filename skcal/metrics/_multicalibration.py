@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import rank_order
+from skcal.metrics._checks import check_whole
 from skcal.metrics._events import Kind, check_kind, comparisons
-from skcal.metrics._features import check_whole
 from skcal.metrics._segments import partitions
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skcal._validation import FloatArray, IntArray
+from skcal.metrics._checks import find_name
 from skcal.metrics._ece import expected_calibration_error
 from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._ranked import ranked_probability_score
@@ -77,13 +77,3 @@ def find_metric(
     if name == "ece":
         return NamedMetric(name, None, expected_calibration_error)
     return NamedMetric(name, _ROWS[name], None)
-
-
-def find_name(name: Any, names: Collection[str], argument: str, otherwise: str = "") -> str:
-    """Return a name that is among the known ones, or say which one is near."""
-    if isinstance(name, str) and name in names:
-        return name
-    near = get_close_matches(str(name), list(names), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(map(repr, names)) + (f" or {otherwise}" if otherwise else "")
-    raise ValueError(f"{argument} must be one of {listed}; got {name!r}.{hint}")

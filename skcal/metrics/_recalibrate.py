@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,15 @@ from sklearn.isotonic import IsotonicRegression
 from skcal._validation import FloatArray, IntArray, log_probabilities, zero_probability
 from skcal.calibration import make_calibrator
 from skcal.calibration._folds import deal_folds
-from skcal.metrics._bins import assign_bins, bin_edges
+from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics
+from skcal.metrics._checks import check_whole
 
 
 def cross_recalibrate(
     calibrator: Any, proba: FloatArray, codes: IntArray, weights: FloatArray, cv: int
 ) -> FloatArray:
     """Return each row's probabilities (n, K) after a map that was fitted on the other folds."""
-    if not isinstance(cv, Integral) or isinstance(cv, bool) or cv < 2:
-        raise ValueError(f"cv must be a whole number of folds, at least 2; got {cv!r}.")
+    n_folds = min(check_whole(cv, "cv", 2), len(codes))
     if len(codes) < 2:
         raise ValueError(
             "method='recalibration' fits on some rows and scores others, but there is only one; "
@@ -35,7 +34,7 @@ def cross_recalibrate(
     # Calibrators take weights for numbers of rows; the scale of a metric's weights is free.
     counts = weights * (len(weights) / weights.sum())
     log_proba = log_probabilities(proba, input="proba", eps=zero_probability(proba))
-    folds = deal_folds(log_proba, codes, min(int(cv), len(codes)))
+    folds = deal_folds(log_proba, codes, n_folds)
     columns = np.arange(proba.shape[1])
     answer = np.empty_like(proba)
     for fold in np.unique(folds):
@@ -56,9 +55,7 @@ def bin_means(
     p: FloatArray, event: FloatArray, weights: FloatArray, n_bins: int, strategy: str
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean (n,) of p and the frequency (n,) of the event in each row's bin."""
-    index = assign_bins(p, bin_edges(p, weights, n_bins, strategy))
-    total = np.bincount(index, weights)
-    divisor = np.where(total > 0, total, 1.0)
-    means = np.bincount(index, weights * p) / divisor
-    rates = np.bincount(index, weights * event) / divisor
-    return means[index], rates[index]
+    edges = bin_edges(p, weights, n_bins, strategy)
+    bins = bin_statistics(p, event, weights, edges)
+    index = assign_bins(p, edges)
+    return bins.mean_confidence[index], bins.event_rate[index]

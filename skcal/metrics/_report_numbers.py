@@ -10,9 +10,8 @@ from scipy.special import stdtrit
 
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._after_temperature import losses_after_temperature
-from skcal.metrics._curve import _wilson_interval
-from skcal.metrics._events import Kind, comparisons, one_class
-from skcal.metrics._groups import binned_and_chance_error
+from skcal.metrics._bins import binned_and_chance_error
+from skcal.metrics._events import Kind, comparisons, one_class, wilson_interval
 from skcal.metrics._interval import metric_interval
 from skcal.metrics._ks_test import ks_test
 from skcal.metrics._report_object import ClassLine, ReportLine
@@ -133,7 +132,7 @@ def class_lines(
     lines = []
     for k, (confidence, event) in enumerate(comparisons("class-wise", codes, proba)):
         rate = float(np.average(event, weights=weights))
-        lower, upper = _wilson_interval(np.array(rate), np.array(effective), level)
+        lower, upper = wilson_interval(np.array(rate), np.array(effective), level)
         error, chance = binned_and_chance_error(confidence, event, weights, n_bins, "uniform")
         lines.append(
             ClassLine(

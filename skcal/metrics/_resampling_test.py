@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bootstrap import blocks, make_rng
 from skcal.metrics._calibration_test import CalibrationTest
-from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._fixed_bins import binned_confidence
+from skcal.metrics._checks import check_whole
+from skcal.metrics._ece import binned_confidence, expected_calibration_error
 from skcal.metrics._names import Metric, NamedMetric, find_metric
 
 # Metrics of equal labels may differ in the last digits, and count as equal.
@@ -125,11 +124,7 @@ def resampling_test(
     0.074, by chance 0.027: p = 0.001
     """
     codes, proba, weights, classes = check_predictions(y_true, y_proba, sample_weight, labels)
-    if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 1:
-        raise ValueError(
-            f"n_resamples must be a whole number of at least 1; got {n_resamples!r}. A test at "
-            "the 5 % level wants 1000."
-        )
+    check_whole(n_resamples, "n_resamples", hint="A test at the 5 % level wants 1000.")
     chosen = find_metric(metric)
     keep = weights > 0  # A row of weight zero is a row that is not there.
     codes, proba, weights = codes[keep], proba[keep], weights[keep]

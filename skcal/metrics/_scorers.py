@@ -19,8 +19,8 @@ from skcal._validation import (
     encode_labels,
 )
 from skcal.metrics._after_temperature import losses_after_temperature
+from skcal.metrics._checks import find_name
 from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._names import find_name
 from skcal.metrics._proper import brier_score_loss, log_loss
 from skcal.metrics._ranked import ranked_probability_score
 from skcal.metrics._smooth import smooth_calibration_error

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist, pdist
 
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._features import check_bandwidth
+from skcal.metrics._checks import check_bandwidth, check_whole
 
 Distance = Literal["cityblock", "euclidean"]
 
@@ -117,7 +116,8 @@ def squared_kernel_calibration_error(
     codes, proba, weights, _ = check_predictions(y_true, y_proba, sample_weight, labels)
     if distance not in ("cityblock", "euclidean"):
         raise ValueError(f"distance must be 'cityblock' or 'euclidean'; got {distance!r}.")
-    _check_block_size(block_size)
+    if block_size is not None:
+        check_whole(block_size, "block_size", 2, hint="None chooses one by the number of rows.")
     kept = weights > 0
     codes, proba, weights = codes[kept], proba[kept], weights[kept] / weights.max()
     n = len(proba)
@@ -134,14 +134,6 @@ def squared_kernel_calibration_error(
         total += pair_sum(proba[rows] / width, residual[rows], distance)
         pairs += weights[rows].sum() ** 2 - weights[rows] @ weights[rows]
     return float(total / pairs)
-
-
-def _check_block_size(block_size: Any) -> None:
-    whole = isinstance(block_size, Integral) and not isinstance(block_size, bool)
-    if block_size is not None and not (whole and block_size >= 2):
-        raise ValueError(
-            f"block_size must be a whole number of at least 2 or None; got {block_size!r}."
-        )
 
 
 def _blocks(n: int, block_size: int | None, random_state: int | None) -> Iterator[slice | IntArray]:

@@ -1,0 +1,51 @@
+"""Options that several metrics share: checked, or refused with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def find_name(name: Any, names: Collection[str], argument: str, otherwise: str = "") -> str:
+    """Return a name that is among the known ones, or say which one is near."""
+    if isinstance(name, str) and name in names:
+        return name
+    near = get_close_matches(str(name), list(names), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(map(repr, names)) + (f" or {otherwise}" if otherwise else "")
+    raise ValueError(f"{argument} must be one of {listed}; got {name!r}.{hint}")
+
+
+def check_whole(value: Any, name: str, least: int = 1, *, hint: str = "") -> int:
+    """Return a whole number that is large enough."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; got {value!r}."
+            + (f" {hint}" if hint else "")
+        )
+    return int(value)
+
+
+def check_level(confidence_level: Any) -> float:
+    """Return the level of an interval."""
+    if not 0 < confidence_level < 1:
+        raise ValueError(
+            f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
+        )
+    return float(confidence_level)
+
+
+def check_bandwidth(bandwidth: Any) -> float:
+    """Return a positive finite bandwidth."""
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
+        raise TypeError(f"bandwidth must be a number; got {bandwidth!r}.")
+    gamma = float(bandwidth)
+    if not 0 < gamma < np.inf:
+        raise ValueError(
+            f"bandwidth must be positive and finite, in the units of the features; got {gamma}."
+        )
+    return gamma
