@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from skcal.calibrated import CalibratedClassifier
     from skcal.calibration import TemperatureScaling
     from skcal.decisions import CostSensitiveClassifier
-    from skcal.neural import NeighborhoodSmoothing, NeSCalClassifier, NeSCalMLP
+    from skcal.neural import (
+        DeepEnsembleClassifier,
+        NeighborhoodSmoothing,
+        NeSCalClassifier,
+        NeSCalMLP,
+    )
     from skcal.plots import ReliabilityDisplay
     from skcal.tabular import TabularEncoder
 
 _HOMES = {
     "CalibratedClassifier": "skcal.calibrated",
     "CostSensitiveClassifier": "skcal.decisions",
+    "DeepEnsembleClassifier": "skcal.neural",
     "NeSCalClassifier": "skcal.neural",
     "NeSCalMLP": "skcal.neural",
     "NeighborhoodSmoothing": "skcal.neural",
@@ -34,6 +40,7 @@ _ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing")
 __all__ = [
     "CalibratedClassifier",
     "CostSensitiveClassifier",
+    "DeepEnsembleClassifier",
     "NeSCalClassifier",
     "NeSCalMLP",
     "NeighborhoodSmoothing",

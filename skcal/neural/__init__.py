@@ -1,5 +1,6 @@
 """Networks that train calibrated: needs torch, and loads it."""
 
+from skcal.neural.deep_ensemble import DeepEnsembleClassifier
 from skcal.neural.mlp import NeSCalMLP
 from skcal.neural.modules import MLP, Dropout
 from skcal.neural.nescal import Homophily, NeSCalClassifier
@@ -9,6 +10,7 @@ from skcal.neural.tabular_net import TabularNet
 
 __all__ = [
     "MLP",
+    "DeepEnsembleClassifier",
     "Dropout",
     "Homophily",
     "NeSCalClassifier",
