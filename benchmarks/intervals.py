@@ -19,7 +19,7 @@ from skcal.metrics import (
     skill_score,
     squared_kernel_calibration_error,
 )
-from skcal.metrics._names import find_metric
+from skcal.metrics._scores.by_name import find_metric
 
 POOL = 400_000
 

@@ -29,7 +29,7 @@ from skcal._validation import (
     resolve_classes,
 )
 from skcal.calibrated._scores import name_of
-from skcal.metrics._cost_matrix import (
+from skcal.metrics._decisions.cost_matrix import (
     cheapest,
     check_costs,
     expected_costs,

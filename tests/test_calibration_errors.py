@@ -382,7 +382,7 @@ def test_skce_equals_its_double_sum(distance, order, monkeypatch):
     kept = apart[np.ix_(weights > 0, weights > 0)]
     median = np.median(kept[np.triu_indices(len(kept), 1)])
     # Several tiles, the last one smaller.
-    monkeypatch.setattr("skcal.metrics._skce._TILE", 7 * 53)
+    monkeypatch.setattr("skcal.metrics._errors.skce._TILE", 7 * 53)
     for bandwidth in (None, 0.2):
         kernel = np.exp(-apart / (bandwidth or median))
         expected = (both * kernel * (residual @ residual.T)).sum() / both.sum()
@@ -607,7 +607,7 @@ def test_blocks_estimate_the_same_as_all_pairs():
 def test_many_rows_are_taken_in_blocks(monkeypatch):
     y, proba = made_up(300, 3)
     whole = squared_kernel_calibration_error(y, proba)
-    monkeypatch.setattr("skcal.metrics._skce._ALL_PAIRS", 100)
+    monkeypatch.setattr("skcal.metrics._errors.skce._ALL_PAIRS", 100)
     # As many pairs as 100 rows have: blocks of 33.
     found = squared_kernel_calibration_error(y, proba)
     assert found == squared_kernel_calibration_error(y, proba, block_size=33) != whole
@@ -615,7 +615,7 @@ def test_many_rows_are_taken_in_blocks(monkeypatch):
 
 
 def test_bandwidth_of_many_rows_does_not_depend_on_their_order():
-    from skcal.metrics._skce import median_distance
+    from skcal.metrics._errors.skce import median_distance
 
     _, proba = made_up(5000, 3)
     order = np.random.default_rng(0).permutation(5000)

@@ -18,8 +18,8 @@ from skcal.metrics import (
     resampling_test,
     spiegelhalter_test,
 )
-from skcal.metrics._ks_test import brownian_tail
-from skcal.metrics._resampling_test import draw_labels
+from skcal.metrics._hypothesis_tests.kolmogorov_smirnov import brownian_tail
+from skcal.metrics._hypothesis_tests.resampling import draw_labels
 
 resampled = partial(resampling_test, n_resamples=100, random_state=0)
 TESTS = {

@@ -17,8 +17,8 @@ from skcal.metrics import (
     ranked_probability_score,
     skill_score,
 )
-from skcal.metrics._analytic import _untransform
-from skcal.metrics._bootstrap import Units, resample_counts, skewness
+from skcal.metrics._intervals.analytic import _untransform
+from skcal.metrics._intervals.bootstrap import Units, resample_counts, skewness
 
 
 def sharpened(p, power=1.5, shift=0.0):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import d2_brier_score, d2_log_loss_score
 
 from skcal.metrics import brier_score_loss, log_loss, ranked_probability_score, skill_score
-from skcal.metrics._names import find_metric
+from skcal.metrics._scores.by_name import find_metric
 
 ORDER = ["low", "medium", "high"]
 

@@ -1,35 +1,38 @@
 """How far predicted probabilities can be trusted: proper scores, binned errors and curves."""
 
-from skcal.metrics._binned_cumulative import binned_cumulative_calibration_error
-from skcal.metrics._calibration_test import CalibrationTest
-from skcal.metrics._cumulative import cumulative_calibration_error, ks_calibration_error
-from skcal.metrics._curve import ReliabilityCurve, reliability_curve
-from skcal.metrics._decision_curve import DecisionCurve, decision_curve
-from skcal.metrics._decomposition import ScoreDecomposition, score_decomposition
-from skcal.metrics._difference import metric_difference
-from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._estimate import MetricInterval
-from skcal.metrics._groups import GroupCalibration, group_calibration_error
-from skcal.metrics._hosmer_lemeshow import hosmer_lemeshow_test
-from skcal.metrics._interval import metric_interval
-from skcal.metrics._ks_test import ks_test
-from skcal.metrics._local import local_calibration_error
-from skcal.metrics._mean_cost import mean_cost
-from skcal.metrics._mmce import maximum_mean_calibration_error
-from skcal.metrics._multicalibration import SegmentCalibration, multicalibration_error
-from skcal.metrics._named_errors import adaptive_calibration_error, maximum_calibration_error
-from skcal.metrics._proper import brier_score_loss, log_loss
-from skcal.metrics._proximity import proximity_informed_calibration_error
-from skcal.metrics._ranked import ranked_probability_score
-from skcal.metrics._report import calibration_report
-from skcal.metrics._report_object import CalibrationReport
-from skcal.metrics._resampling_test import resampling_test
-from skcal.metrics._risk_coverage import RiskCoverageCurve, risk_coverage_curve
-from skcal.metrics._scorers import get_scorer, get_scorer_names
-from skcal.metrics._skce import squared_kernel_calibration_error
-from skcal.metrics._skill import skill_score
-from skcal.metrics._smooth import smooth_calibration_error
-from skcal.metrics._spiegelhalter import spiegelhalter_test
+from skcal.metrics._decisions.decision_curve import DecisionCurve, decision_curve
+from skcal.metrics._decisions.mean_cost import mean_cost
+from skcal.metrics._decisions.risk_coverage import RiskCoverageCurve, risk_coverage_curve
+from skcal.metrics._errors.binned import expected_calibration_error
+from skcal.metrics._errors.binned_cumulative import binned_cumulative_calibration_error
+from skcal.metrics._errors.binned_variants import (
+    adaptive_calibration_error,
+    maximum_calibration_error,
+)
+from skcal.metrics._errors.cumulative import cumulative_calibration_error, ks_calibration_error
+from skcal.metrics._errors.mmce import maximum_mean_calibration_error
+from skcal.metrics._errors.reliability_curve import ReliabilityCurve, reliability_curve
+from skcal.metrics._errors.skce import squared_kernel_calibration_error
+from skcal.metrics._errors.smooth import smooth_calibration_error
+from skcal.metrics._hypothesis_tests.hosmer_lemeshow import hosmer_lemeshow_test
+from skcal.metrics._hypothesis_tests.kolmogorov_smirnov import ks_test
+from skcal.metrics._hypothesis_tests.resampling import resampling_test
+from skcal.metrics._hypothesis_tests.result import CalibrationTest
+from skcal.metrics._hypothesis_tests.spiegelhalter import spiegelhalter_test
+from skcal.metrics._intervals.estimate import MetricInterval
+from skcal.metrics._intervals.one_model import metric_interval
+from skcal.metrics._intervals.two_models import metric_difference
+from skcal.metrics._local.groups import GroupCalibration, group_calibration_error
+from skcal.metrics._local.multicalibration import SegmentCalibration, multicalibration_error
+from skcal.metrics._local.neighbourhoods import local_calibration_error
+from skcal.metrics._local.proximity import proximity_informed_calibration_error
+from skcal.metrics._report.calibration_report import calibration_report
+from skcal.metrics._report.rendering import CalibrationReport
+from skcal.metrics._scores.decomposition import ScoreDecomposition, score_decomposition
+from skcal.metrics._scores.proper import brier_score_loss, log_loss
+from skcal.metrics._scores.ranked import ranked_probability_score
+from skcal.metrics._scores.scorers import get_scorer, get_scorer_names
+from skcal.metrics._scores.skill import skill_score
 
 __all__ = [
     "CalibrationReport",

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._bins import bin_edges, bin_statistics
+from skcal.metrics._errors.smooth import fixed_point, residual_spectrum
 from skcal.metrics._events import Kind
-from skcal.metrics._smooth import fixed_point, residual_spectrum
 from skcal.plots._inputs import Event
 
 Seed = int | RandomState | None

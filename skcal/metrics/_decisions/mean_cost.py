@@ -9,7 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
 from skcal._validation import IntArray, check_labels, check_weights, encode_labels
-from skcal.metrics._cost_matrix import check_costs, realised_costs, refer_label_of, with_refer
+from skcal.metrics._decisions.cost_matrix import (
+    check_costs,
+    realised_costs,
+    refer_label_of,
+    with_refer,
+)
 
 
 def mean_cost(

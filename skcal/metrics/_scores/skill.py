@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skcal._validation import FloatArray, IntArray, check_predictions, check_proba
-from skcal.metrics._names import PROPER_NAMES, Metric, find_metric
+from skcal.metrics._scores.by_name import PROPER_NAMES, Metric, find_metric
 
 
 def skill_score(

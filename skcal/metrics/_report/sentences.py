@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skcal.metrics._report_object import ReportLine
+from skcal.metrics._report.rendering import ReportLine
 
 
 def confidence_sentence(

@@ -7,8 +7,8 @@ from scipy.special import ndtri
 from scipy.stats import t as student
 
 from skcal._validation import FloatArray
-from skcal.metrics._bootstrap import Units, skewness
 from skcal.metrics._events import wilson_interval
+from skcal.metrics._intervals.bootstrap import Units, skewness
 
 
 def mean_interval(

@@ -12,7 +12,7 @@ from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import rank_order
 from skcal.metrics._checks import check_whole
 from skcal.metrics._events import Kind, check_kind, comparisons
-from skcal.metrics._segments import partitions
+from skcal.metrics._local.segments import partitions
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -18,12 +18,12 @@ from skcal._validation import (
     check_proba,
     encode_labels,
 )
-from skcal.metrics._after_temperature import losses_after_temperature
 from skcal.metrics._checks import find_name
-from skcal.metrics._ece import expected_calibration_error
-from skcal.metrics._proper import brier_score_loss, log_loss
-from skcal.metrics._ranked import ranked_probability_score
-from skcal.metrics._smooth import smooth_calibration_error
+from skcal.metrics._errors.binned import expected_calibration_error
+from skcal.metrics._errors.smooth import smooth_calibration_error
+from skcal.metrics._scores.after_temperature import losses_after_temperature
+from skcal.metrics._scores.proper import brier_score_loss, log_loss
+from skcal.metrics._scores.ranked import ranked_probability_score
 
 
 def get_scorer(name: str) -> Callable[..., float]:

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from skcal._validation import FloatArray, check_predictions
 from skcal.metrics._bins import Strategy
 from skcal.metrics._checks import find_name
-from skcal.metrics._recalibrate import bin_means, cross_recalibrate, isotonic_rates
-from skcal.metrics._row_scores import brier_scores, log_losses
-from skcal.metrics._skill import base_rate
+from skcal.metrics._scores.recalibrated import bin_means, cross_recalibrate, isotonic_rates
+from skcal.metrics._scores.rows import brier_scores, log_losses
+from skcal.metrics._scores.skill import base_rate
 
 Method = Literal["recalibration", "binned", "isotonic"]
 _METHODS = ("recalibration", "binned", "isotonic")

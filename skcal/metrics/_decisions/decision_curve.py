@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcal._validation import FloatArray, check_predictions
-from skcal.metrics._cost_matrix import check_costs
+from skcal.metrics._decisions.cost_matrix import check_costs
 
 # A probability this close to a threshold reaches it: 0.1 + 0.2 is not 0.3 in its last bit.
 _REACH = 1e-12

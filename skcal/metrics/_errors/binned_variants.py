@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from skcal.metrics._ece import ErrorKind, ErrorStrategy, expected_calibration_error
+from skcal.metrics._errors.binned import ErrorKind, ErrorStrategy, expected_calibration_error
 
 
 def maximum_calibration_error(

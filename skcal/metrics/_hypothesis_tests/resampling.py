@@ -10,11 +10,11 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._bootstrap import blocks, make_rng
-from skcal.metrics._calibration_test import CalibrationTest
 from skcal.metrics._checks import check_whole
-from skcal.metrics._ece import binned_confidence, expected_calibration_error
-from skcal.metrics._names import Metric, NamedMetric, find_metric
+from skcal.metrics._errors.binned import binned_confidence, expected_calibration_error
+from skcal.metrics._hypothesis_tests.result import CalibrationTest
+from skcal.metrics._intervals.bootstrap import blocks, make_rng
+from skcal.metrics._scores.by_name import Metric, NamedMetric, find_metric
 
 # Metrics of equal labels may differ in the last digits, and count as equal.
 _ROUNDING = 1e-12

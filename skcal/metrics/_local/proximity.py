@@ -10,7 +10,7 @@ from skcal._validation import TINY, FloatArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics, binned_error
 from skcal.metrics._checks import check_whole
 from skcal.metrics._events import Kind, mean_error
-from skcal.metrics._features import check_features
+from skcal.metrics._local.features import check_features
 
 
 def proximity_informed_calibration_error(

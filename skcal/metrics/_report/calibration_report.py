@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcal._validation import check_predictions
-from skcal.metrics._decomposition import score_decomposition
 from skcal.metrics._events import top_label
-from skcal.metrics._report_numbers import (
+from skcal.metrics._report.lines import (
     class_lines,
     error_lines,
     mean_gap,
@@ -19,13 +18,14 @@ from skcal.metrics._report_numbers import (
     temperature_lines,
     wrong_class,
 )
-from skcal.metrics._report_object import CalibrationReport, ReportLine
-from skcal.metrics._report_words import (
+from skcal.metrics._report.rendering import CalibrationReport, ReportLine
+from skcal.metrics._report.sentences import (
     confidence_sentence,
     few_rows_sentence,
     impossible_sentence,
     temperature_sentence,
 )
+from skcal.metrics._scores.decomposition import score_decomposition
 
 # With fewer rows a normal approximation says little, and no verdict is given.
 _FEW_ROWS = 30

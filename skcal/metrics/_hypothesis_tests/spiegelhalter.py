@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from skcal._validation import check_predictions
-from skcal.metrics._calibration_test import CalibrationTest
-from skcal.metrics._row_scores import true_class
+from skcal.metrics._hypothesis_tests.result import CalibrationTest
+from skcal.metrics._scores.rows import true_class
 
 # Probabilities that agree to this many decimals count as equal: a row of equal probabilities
 # has no variance, and rounding must not give it one.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import Strategy, binned_and_chance_error
 from skcal.metrics._events import Kind, check_kind, comparisons
-from skcal.metrics._segments import group_categories
+from skcal.metrics._local.segments import group_categories
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 from skcal._validation import FloatArray, check_predictions
 from skcal.metrics._bins import _DECIMALS
-from skcal.metrics._calibration_test import CalibrationTest, run_test
 from skcal.metrics._events import Kind
+from skcal.metrics._hypothesis_tests.result import CalibrationTest, run_test
 
 
 def ks_test(

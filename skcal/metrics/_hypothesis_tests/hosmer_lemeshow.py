@@ -11,8 +11,8 @@ from scipy.special import chdtrc
 
 from skcal._validation import FloatArray, check_predictions
 from skcal.metrics._bins import BinStatistics, assign_bins, bin_edges, bin_statistics
-from skcal.metrics._calibration_test import CalibrationTest, run_test
 from skcal.metrics._events import Kind
+from skcal.metrics._hypothesis_tests.result import CalibrationTest, run_test
 
 
 def hosmer_lemeshow_test(

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from skcal._validation import FloatArray, IntArray
-from skcal.metrics._after_temperature import losses_after_temperature
 from skcal.metrics._bins import binned_and_chance_error
 from skcal.metrics._events import Kind, comparisons, one_class, wilson_interval
-from skcal.metrics._interval import metric_interval
-from skcal.metrics._ks_test import ks_test
-from skcal.metrics._report_object import ClassLine, ReportLine
-from skcal.metrics._report_words import class_sentence
-from skcal.metrics._row_scores import brier_scores, log_losses
-from skcal.metrics._skill import base_rate
+from skcal.metrics._hypothesis_tests.kolmogorov_smirnov import ks_test
+from skcal.metrics._intervals.one_model import metric_interval
+from skcal.metrics._report.rendering import ClassLine, ReportLine
+from skcal.metrics._report.sentences import class_sentence
+from skcal.metrics._scores.after_temperature import losses_after_temperature
+from skcal.metrics._scores.rows import brier_scores, log_losses
+from skcal.metrics._scores.skill import base_rate
 
 
 def score_lines(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcal._validation import check_predictions
-from skcal.metrics._row_scores import ranked_scores
+from skcal.metrics._scores.rows import ranked_scores
 
 
 def ranked_probability_score(

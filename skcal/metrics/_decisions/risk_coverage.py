@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from skcal._validation import FloatArray, check_predictions
-from skcal.metrics._cost_matrix import cheapest, check_costs, expected_costs, realised_costs
+from skcal.metrics._decisions.cost_matrix import (
+    cheapest,
+    check_costs,
+    expected_costs,
+    realised_costs,
+)
 
 # Confidences that agree to this many decimals, as shares of the greatest, count as equal.
 _DECIMALS = 12

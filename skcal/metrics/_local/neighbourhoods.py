@@ -11,7 +11,7 @@ from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges
 from skcal.metrics._checks import check_bandwidth, check_whole
 from skcal.metrics._events import one_class
-from skcal.metrics._features import check_features, kernel_means
+from skcal.metrics._local.features import check_features, kernel_means
 
 
 def local_calibration_error(

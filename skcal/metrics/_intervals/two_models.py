@@ -7,10 +7,15 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from skcal.metrics._analytic import share_difference_interval
-from skcal.metrics._estimate import Method, MetricInterval, check_sample, estimate_interval
-from skcal.metrics._names import Metric, find_metric
-from skcal.metrics._row_scores import hits
+from skcal.metrics._intervals.analytic import share_difference_interval
+from skcal.metrics._intervals.estimate import (
+    Method,
+    MetricInterval,
+    check_sample,
+    estimate_interval,
+)
+from skcal.metrics._scores.by_name import Metric, find_metric
+from skcal.metrics._scores.rows import hits
 
 
 def metric_difference(

@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
 from skcal._validation import FloatArray, IntArray, check_labels, check_predictions
-from skcal.metrics._analytic import mean_interval
-from skcal.metrics._bootstrap import (
+from skcal.metrics._checks import check_level, check_whole, find_name
+from skcal.metrics._errors.binned import binned_confidence, expected_calibration_error
+from skcal.metrics._intervals.analytic import mean_interval
+from skcal.metrics._intervals.bootstrap import (
     Units,
     bootstrap_interval,
     jackknife_counts,
     make_rng,
     resample_counts,
 )
-from skcal.metrics._checks import check_level, check_whole, find_name
-from skcal.metrics._ece import binned_confidence, expected_calibration_error
-from skcal.metrics._names import NamedMetric
+from skcal.metrics._scores.by_name import NamedMetric
 
 Method = Literal["auto", "analytic", "bootstrap"]
 

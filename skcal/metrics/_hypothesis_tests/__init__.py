@@ -1,0 +1,1 @@
+"""Tests of the hypothesis that the labels were drawn from the probabilities."""

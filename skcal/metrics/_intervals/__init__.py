@@ -1,0 +1,1 @@
+"""Intervals for a metric of one model and for the difference of two."""

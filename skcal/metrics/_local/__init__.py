@@ -1,0 +1,1 @@
+"""Calibration of some rows: around each row, in sparse regions, in groups and segments."""
