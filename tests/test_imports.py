@@ -136,6 +136,7 @@ GUESTS = {
     "tabm": {"neural"},
     "rtdl_num_embeddings": {"neural"},
     "umap": {"neural"},
+    "label_relaxation": {"neural"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
