@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skcal import (
     CalibratedClassifier,
     CostSensitiveClassifier,
+    DeepEnsembleClassifier,
     NeSCalClassifier,
     NeSCalMLP,
     TabularEncoder,
@@ -43,12 +44,18 @@ ESTIMATORS = [
     CalibratedClassifier(LogisticRegression(), "sigmoid"),
     CalibratedClassifier(LogisticRegression(), "isotonic"),
     CostSensitiveClassifier(LogisticRegression()),
+    DeepEnsembleClassifier(NeSCalMLP(**FAST), n_members=2),
+    DeepEnsembleClassifier(
+        NeSCalMLP(smoothing=0, dropout=0.0, **EXACT), n_members=2, averaging="logit", random_state=0
+    ),
     TabularEncoder(),
 ]
 
 
 def expected_failures(estimator):
-    if isinstance(estimator, NetClassifier) and estimator.batch_size != -1:
+    is_ensemble = isinstance(estimator, DeepEnsembleClassifier)
+    net = estimator.estimator if is_ensemble else estimator
+    if isinstance(net, NetClassifier) and net.batch_size != -1:
         return {
             "check_sample_weight_equivalence_on_dense_data": (
                 # scikit-learn's words for estimators of its own, then the reasons here.

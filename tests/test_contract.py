@@ -59,6 +59,7 @@ from skorch.callbacks import LRScheduler
 from skcal import (
     CalibratedClassifier,
     CostSensitiveClassifier,
+    DeepEnsembleClassifier,
     NeSCalClassifier,
     NeSCalMLP,
     TabularEncoder,
@@ -98,9 +99,18 @@ CLASSIFIERS = {
     "sigmoid": CalibratedClassifier(on_tables(LogisticRegression()), "sigmoid", cv=3),
     "isotonic": CalibratedClassifier(on_tables(LogisticRegression()), "isotonic", ensemble=False),
     "calibrated net": CalibratedClassifier(NeSCalMLP(**FAST), cv=2),
+    "deep ensemble": DeepEnsembleClassifier(
+        NeSCalMLP(preset="fast", hidden_sizes=(64, 64), **FAST), n_members=2, random_state=0
+    ),
 }
-NETS = {name: model for name, model in CLASSIFIERS.items() if isinstance(model, NetClassifier)}
-CALIBRATED = {name: model for name, model in CLASSIFIERS.items() if name not in NETS}
+
+
+def of_kind(kind):
+    return {name: model for name, model in CLASSIFIERS.items() if isinstance(model, kind)}
+
+
+NETS = of_kind(NetClassifier)
+CALIBRATED = of_kind(CalibratedClassifier)
 
 
 def each(models):
@@ -284,9 +294,10 @@ def unusual(name, value):
         (NeSCalClassifier(Net), {"module__width": 3, "criterion__label_smoothing": 0.1}),
         (NetClassifier(Net), {"module__width": 3, "optimizer__betas": (0.5, 0.9)}),
         (CalibratedClassifier(NeSCalMLP()), {}),
+        (DeepEnsembleClassifier(), {}),
         (TabularEncoder(), {}),
     ],
-    ids=["NeSCalMLP", "NeSCalClassifier", "NetClassifier", "CalibratedClassifier", "encoder"],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
 )
 def test_clone_keeps_every_parameter(model, extra):
     changed = {
@@ -378,7 +389,7 @@ def test_fits_at_the_same_time_give_the_same_bits(backend):
         clone(CLASSIFIERS[name]).set_params(random_state=seed, max_epochs=10 + 5 * seed)
         for seed in range(2)
         for name in ("NeSCalMLP", "module", "NetClassifier")
-    ] + [clone(CLASSIFIERS["calibrated net"])]
+    ] + [clone(CLASSIFIERS["calibrated net"]), clone(CLASSIFIERS["deep ensemble"])]
     one_by_one = [fit_predict(clone(model), X, y) for model in models]
     with joblib.parallel_config(backend, n_jobs=2):
         together = joblib.Parallel()(joblib.delayed(fit_predict)(m, X, y) for m in models)
@@ -419,7 +430,8 @@ def test_a_fresh_process_with_one_thread_predicts_the_same(tmp_path):
     X, y = mixed()
     X.to_pickle(tmp_path / "X.pickle")
     expected = {}
-    for name in ("NeSCalMLP", "NeSCalClassifier", "NetClassifier", "temperature", "isotonic"):
+    names = ("NeSCalMLP", "NeSCalClassifier", "NetClassifier", "temperature", "isotonic")
+    for name in (*names, "deep ensemble"):
         fitted = clone(CLASSIFIERS[name]).fit(X, y)
         expected[name] = fitted.predict_proba(X)
         (tmp_path / f"{name}-pickle").write_bytes(pickle.dumps(fitted))
@@ -1051,12 +1063,14 @@ def test_voting_and_stacking(model):
 @each(CLASSIFIERS)
 def test_search_with_strings(model):
     X, y = mixed()
-    name = "lr" if isinstance(model, NetClassifier) else "cv"
-    values = [1e-6, 0.02] if name == "lr" else [2, 3]
+    name, values = {
+        CalibratedClassifier: ("cv", [2, 3]),
+        DeepEnsembleClassifier: ("estimator__lr", [1e-6, 0.02]),
+    }.get(type(model), ("lr", [1e-6, 0.02]))
     search = GridSearchCV(model, {name: values}, cv=2, scoring="neg_log_loss").fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    if name == "lr":
-        assert search.best_params_ == {"lr": 0.02}
+    if name != "cv":
+        assert search.best_params_ == {name: 0.02}
     assert search.score(X, y) > -0.7
     assert set(search.predict(X)) == {"low", "mid", "top"}
 

@@ -155,6 +155,8 @@ def fitted(cls):
         return cls(max_epochs=2, **graph).fit(X, y)
     if cls in (skcal.CalibratedClassifier, skcal.CostSensitiveClassifier):
         return cls(LogisticRegression()).fit(X, y)
+    if cls is skcal.DeepEnsembleClassifier:
+        return cls(skcal.NeSCalMLP(max_epochs=2), n_members=2).fit(X, y)
     return cls().fit(X, y)
 
 
