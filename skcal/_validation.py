@@ -222,7 +222,7 @@ def check_labels(y: ArrayLike, *, name: str = "y") -> NDArray[Any]:
 
 def _from_objects(labels: NDArray[Any], name: str) -> NDArray[Any]:
     """Return labels of pandas' nullable and categorical types as numbers, or as they are."""
-    _refuse_missing(np.array([_is_missing(value) for value in labels], dtype=bool), name)
+    _refuse_missing(np.array([is_missing(value) for value in labels], dtype=bool), name)
     kinds = {str if isinstance(value, str) else type(value) for value in labels}
     if kinds == {str}:
         return labels
@@ -242,7 +242,7 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str) -> None:
         )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     # None, NaN, NaT and pandas.NA: the last refuses to be compared.
     try:
         return value is None or bool(value != value)

@@ -5,7 +5,7 @@ from skcal.metrics._decisions.mean_cost import mean_cost
 from skcal.metrics._decisions.risk_coverage import RiskCoverageCurve, risk_coverage_curve
 from skcal.metrics._errors.binned import expected_calibration_error
 from skcal.metrics._errors.binned_cumulative import binned_cumulative_calibration_error
-from skcal.metrics._errors.binned_variants import (
+from skcal.metrics._errors.binned_presets import (
     adaptive_calibration_error,
     maximum_calibration_error,
 )
@@ -29,8 +29,7 @@ from skcal.metrics._local.proximity import proximity_informed_calibration_error
 from skcal.metrics._report.calibration_report import calibration_report
 from skcal.metrics._report.rendering import CalibrationReport
 from skcal.metrics._scores.decomposition import ScoreDecomposition, score_decomposition
-from skcal.metrics._scores.proper import brier_score_loss, log_loss
-from skcal.metrics._scores.ranked import ranked_probability_score
+from skcal.metrics._scores.proper import brier_score_loss, log_loss, ranked_probability_score
 from skcal.metrics._scores.scorers import get_scorer, get_scorer_names
 from skcal.metrics._scores.skill import skill_score
 

@@ -102,7 +102,7 @@ def cumulative_calibration_error(
     share = weights / weights.sum()
 
     def error(confidence: FloatArray, event: FloatArray) -> float:
-        sums = cumulative_differences(confidence, share * (event - confidence))
+        _, sums = cumulative_differences(confidence, share * (event - confidence))
         high, low = max(sums.max(), 0.0), min(sums.min(), 0.0)
         return float(high - low if statistic == "range" else max(high, -low))
 
@@ -183,8 +183,13 @@ def ks_calibration_error(
     )
 
 
-def cumulative_differences(confidence: FloatArray, residual: FloatArray) -> FloatArray:
-    """Return the sum of the residuals up to and with each distinct probability."""
+def cumulative_differences(
+    confidence: FloatArray, residual: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the distinct probabilities, and the sum of the residuals up to and with each.
+
+    The order of equal probabilities is arbitrary, so sums stop behind them only.
+    """
     rounded, order = rank_order(confidence)
     last = np.append(rounded[1:] > rounded[:-1], True)
-    return np.cumsum(residual[order])[last]
+    return rounded[last], np.cumsum(residual[order])[last]

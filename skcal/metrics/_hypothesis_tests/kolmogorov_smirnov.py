@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from skcal._validation import FloatArray, check_predictions
-from skcal.metrics._bins import _DECIMALS
+from skcal.metrics._errors.cumulative import cumulative_differences
 from skcal.metrics._events import Kind
 from skcal.metrics._hypothesis_tests.result import CalibrationTest, run_test
 
@@ -129,11 +129,9 @@ def _largest_sum(
     confidence: FloatArray, event: FloatArray, weights: FloatArray
 ) -> tuple[float, float, dict[str, Any]]:
     """Return the statistic, its p-value and where the sum is largest."""
-    # The order of equal probabilities is arbitrary, so sums stop behind them only.
-    values, group = np.unique(np.round(confidence, _DECIMALS), return_inverse=True)
-    sums = np.abs(np.cumsum(np.bincount(group, weights * (event - confidence))))
-    place = int(sums.argmax())
-    largest = float(sums[place])
+    values, sums = cumulative_differences(confidence, weights * (event - confidence))
+    place = int(np.abs(sums).argmax())
+    largest = abs(float(sums[place]))
     spread = float(np.sqrt(weights**2 @ (confidence * (1 - confidence))))
     # Without spread all rows were certain: either as they said, or impossible.
     statistic = largest / spread if spread > 0 else np.inf if largest else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skcal._validation import IntArray, _is_missing
+from skcal._validation import IntArray, is_missing
 
 
 def categories(values: ArrayLike, n_rows: int, name: str) -> tuple[IntArray, list[Any]]:
@@ -28,7 +28,7 @@ def categories(values: ArrayLike, n_rows: int, name: str) -> tuple[IntArray, lis
             f"{name} must hold one value for each of the {n_rows} rows; its shape is {array.shape}."
         )
     if array.dtype.kind == "O":
-        missing = np.array([_is_missing(value) for value in array], dtype=bool)
+        missing = np.array([is_missing(value) for value in array], dtype=bool)
     elif array.dtype.kind in "mM":
         missing = np.isnat(array)
     else:

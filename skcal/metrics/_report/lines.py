@@ -15,7 +15,7 @@ from skcal.metrics._hypothesis_tests.kolmogorov_smirnov import ks_test
 from skcal.metrics._intervals.one_model import metric_interval
 from skcal.metrics._report.rendering import ClassLine, ReportLine
 from skcal.metrics._report.sentences import class_sentence
-from skcal.metrics._scores.after_temperature import losses_after_temperature
+from skcal.metrics._scores.recalibrated import losses_after_temperature
 from skcal.metrics._scores.rows import brier_scores, log_losses
 from skcal.metrics._scores.skill import base_rate
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._checks import find_name
 from skcal.metrics._errors.binned import expected_calibration_error
-from skcal.metrics._scores.proper import brier_score_loss, log_loss
-from skcal.metrics._scores.ranked import ranked_probability_score
+from skcal.metrics._scores.proper import brier_score_loss, log_loss, ranked_probability_score
 from skcal.metrics._scores.rows import RowScore, brier_scores, hits, log_losses, ranked_scores
 
 Metric = str | Callable[..., float]

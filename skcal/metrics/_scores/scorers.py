@@ -21,9 +21,8 @@ from skcal._validation import (
 from skcal.metrics._checks import find_name
 from skcal.metrics._errors.binned import expected_calibration_error
 from skcal.metrics._errors.smooth import smooth_calibration_error
-from skcal.metrics._scores.after_temperature import losses_after_temperature
-from skcal.metrics._scores.proper import brier_score_loss, log_loss
-from skcal.metrics._scores.ranked import ranked_probability_score
+from skcal.metrics._scores.proper import brier_score_loss, log_loss, ranked_probability_score
+from skcal.metrics._scores.recalibrated import losses_after_temperature
 
 
 def get_scorer(name: str) -> Callable[..., float]:
