@@ -1,8 +1,10 @@
 """What importing costs, and which part of the package may know which."""
 
 import ast
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -184,3 +186,23 @@ def test_a_room_knows_only_the_rooms_above_it(path):
             assert other == room or other in ROOMS[: ROOMS.index(room)], name
         elif package not in EVERYONE:
             assert room in GUESTS.get(package, ()), name
+
+
+# --- Inside a room ----------------------------------------------------------------------
+
+# Rooms whose docstring lists their parts, files or folders, from the ground up.
+MAPPED = ["metrics"]
+
+
+@pytest.mark.parametrize("room", MAPPED)
+def test_a_part_of_a_room_knows_only_the_parts_above_it(room):
+    parts = re.findall(r"^- ``(\w+)``: ", import_module(f"skcal.{room}").__doc__, re.MULTILINE)
+    inside = {path.relative_to(PACKAGE / room): path for path in SOURCES if room_of(path) == room}
+    assert sorted(parts) == sorted({p.parts[0].removesuffix(".py") for p in inside} - {"__init__"})
+    for place, path in inside.items():
+        part = place.parts[0].removesuffix(".py")
+        above = parts if part == "__init__" else parts[: parts.index(part) + 1]
+        for name in imports(path):
+            if name == f"skcal.{room}" or name.startswith(f"skcal.{room}."):
+                other = [*name.split("."), ""][2]
+                assert other in above, f"{place} imports {name}"

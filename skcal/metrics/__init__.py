@@ -1,4 +1,19 @@
-"""How far predicted probabilities can be trusted: proper scores, binned errors and curves."""
+"""How far predicted probabilities can be trusted.
+
+Everything public is imported from here. A new metric is one file, and one line below. Each part
+imports only from the parts above it:
+
+- ``_checks``: options that several metrics share
+- ``_events``: which predicted probability is held against which event
+- ``_bins``: bins of probabilities, and what they hold
+- ``_errors``: calibration errors over all rows, with bins and without; the reliability curve
+- ``_scores``: proper scores, their skill and decomposition; metrics and scorers by name
+- ``_local``: calibration around each row, in sparse regions, in groups and in segments
+- ``_intervals``: intervals for a metric and for the difference of two models
+- ``_hypothesis_tests``: whether a miscalibration is more than chance
+- ``_decisions``: what decisions cost, over thresholds and over coverage
+- ``_report``: everything about a set of predictions, in numbers and sentences
+"""
 
 from skcal.metrics._decisions.decision_curve import DecisionCurve, decision_curve
 from skcal.metrics._decisions.mean_cost import mean_cost

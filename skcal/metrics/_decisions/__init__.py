@@ -1,1 +1,4 @@
-"""What decisions by probabilities cost, and what remains when only sure rows are decided."""
+"""What decisions by probabilities cost.
+
+``cost_matrix`` reads costs for the metrics here and for :mod:`skcal.decisions`.
+"""

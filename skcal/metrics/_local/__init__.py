@@ -1,1 +1,5 @@
-"""Calibration of some rows: around each row, in sparse regions, in groups and segments."""
+"""Calibration of some of the rows.
+
+By ``features``: around each row (``neighbourhoods``) and where rows are few (``proximity``).
+By ``segments``: ``groups`` that do not overlap, and ``multicalibration`` over many that do.
+"""

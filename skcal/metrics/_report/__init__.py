@@ -1,1 +1,5 @@
-"""The calibration report: its numbers, what they say, and how they are shown."""
+"""The calibration report.
+
+``calibration_report`` puts together ``lines`` of numbers and the ``sentences`` about them;
+``rendering`` shows them as text, table, page or dictionary.
+"""
