@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from skcal.neural.losses._math import total
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -102,9 +103,10 @@ class Loss(nn.CrossEntropyLoss):
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, ``target`` holds other numbers than 0 to K - 1, or a weight
+            is negative.
         TypeError
-            If ``target`` does not hold whole numbers.
+            If ``logits`` do not hold floating-point numbers, or ``target`` not whole ones.
         """
         logits, target, weight = check_batch(logits, target, sample_weight)
         if self.reduction == "none" and self.penalizes_batch:
@@ -112,7 +114,8 @@ class Loss(nn.CrossEntropyLoss):
                 f"{type(self).__name__} penalises the batch as a whole, which has no part for "
                 "each row; use reduction='mean' or 'sum'."
             )
-        loss = self._reduce(weight * self.rows(logits, target), weight)
+        rows = _one_per_row(self.rows(logits, target), target, self)
+        loss = self._reduce(weight * rows, weight)
         penalty = self.batch_penalty(logits, target, weight)
         if penalty is None:
             return loss
@@ -121,7 +124,7 @@ class Loss(nn.CrossEntropyLoss):
     def _reduce(self, terms: Tensor, weight: Tensor) -> Tensor:
         if self.reduction == "none":
             return terms
-        return terms.sum() / weight.sum() if self.reduction == "mean" else terms.sum()
+        return terms.sum() / total(weight) if self.reduction == "mean" else terms.sum()
 
     def extra_repr(self) -> str:
         """Return the parameters shown in ``repr``."""
@@ -192,9 +195,10 @@ class Penalty(nn.Module):
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, ``target`` holds other numbers than 0 to K - 1, or a weight
+            is negative.
         TypeError
-            If ``target`` does not hold whole numbers.
+            If ``logits`` do not hold floating-point numbers, or ``target`` not whole ones.
         """
         return self.penalty(*check_batch(logits, target, sample_weight))
 
@@ -212,7 +216,7 @@ class RowPenalty(Penalty):
 
     def penalty(self, logits: Tensor, target: Tensor, sample_weight: Tensor) -> Tensor:
         """Return the weighted mean of the rows' penalties."""
-        return sample_weight @ self.rows(logits, target) / sample_weight.sum()
+        return sample_weight @ self.rows(logits, target) / total(sample_weight)
 
 
 def check_batch(
@@ -223,10 +227,12 @@ def check_batch(
         logits = logits.unsqueeze(1)
     if logits.ndim == 2 and logits.shape[1] == 1:
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-    if logits.ndim != 2 or not len(logits):
+    if logits.ndim != 2 or not logits.numel():
         raise ValueError(
             f"Expected logits of shape (n, n_classes), one row or more; got {tuple(logits.shape)}."
         )
+    if not logits.dtype.is_floating_point:
+        raise TypeError(f"Expected logits of floating-point numbers; got {logits.dtype}.")
     n = len(logits)
     if target.shape != (n,):
         raise ValueError(
@@ -237,6 +243,11 @@ def check_batch(
         raise TypeError(
             f"Expected target to hold class codes, whole numbers; got {target.dtype}. "
             "Convert it by target.long()."
+        )
+    if target.amin() < 0 or target.amax() >= logits.shape[1]:
+        raise ValueError(
+            f"Expected class codes from 0 to {logits.shape[1] - 1}, one for each of the "
+            f"{logits.shape[1]} columns of logits; got {target.amin()} to {target.amax()}."
         )
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
@@ -249,6 +260,10 @@ def check_batch(
         )
     else:
         weight = sample_weight.to(logits)
+        if (weight < 0).any():
+            raise ValueError(
+                f"Expected sample_weight of at least 0; got {weight.amin()} among them."
+            )
     return logits, target.long(), weight
 
 
@@ -259,12 +274,26 @@ def row_losses(criterion: Any, logits: Tensor, target: Tensor) -> Tensor:
     return criterion(logits, target)
 
 
+def base_rows(criterion: Any, logits: Tensor, target: Tensor) -> Tensor:
+    """Return the loss of each row of what another loss is made of."""
+    return _one_per_row(row_losses(criterion, logits, target), target, criterion)
+
+
 def in_rows(criterion: Any) -> Any:
-    """Return a copy of a criterion that ``row_losses`` can ask."""
-    criterion = deepcopy(criterion)
+    """Set a criterion so that ``row_losses`` can ask it, and return it."""
     if not isinstance(criterion, Loss):
         criterion.reduction = "none"
     return criterion
+
+
+def _one_per_row(rows: Tensor, target: Tensor, criterion: Any) -> Tensor:
+    # Another shape would be broadcast, silently.
+    if rows.shape != target.shape:
+        raise ValueError(
+            f"{type(criterion).__name__} must return one loss per row, shape "
+            f"{tuple(target.shape)}; got {tuple(rows.shape)}."
+        )
+    return rows
 
 
 def _describe(module: nn.Module) -> str:

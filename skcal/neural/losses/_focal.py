@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ class FocalLoss(Loss):
     Raises
     ------
     ValueError
-        If ``gamma`` is negative.
+        If ``gamma`` is negative or infinite.
 
     Notes
     -----
@@ -79,7 +80,7 @@ class SampleDependentFocalLoss(Loss):
     Raises
     ------
     ValueError
-        If an exponent is negative or ``threshold`` is not in [0, 1].
+        If an exponent is negative or infinite, or ``threshold`` is not in [0, 1].
 
     References
     ----------
@@ -112,8 +113,9 @@ class SampleDependentFocalLoss(Loss):
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each row, shape (n,)."""
         proba = log_proba_of_target(logits.detach(), target).exp()
-        gamma = torch.where(proba < self.threshold, self.gamma_low, self.gamma)
-        return focal_rows(logits, target, gamma.to(logits))
+        gamma = torch.full_like(proba, self.gamma)
+        gamma[proba < self.threshold] = self.gamma_low
+        return focal_rows(logits, target, gamma)
 
 
 class DualFocalLoss(Loss):
@@ -132,7 +134,7 @@ class DualFocalLoss(Loss):
     Raises
     ------
     ValueError
-        If ``gamma`` is negative.
+        If ``gamma`` is negative or infinite.
 
     References
     ----------
@@ -172,6 +174,6 @@ def _weight(log_base: Tensor, gamma: float | Tensor) -> Tensor:
 
 
 def _exponent(name: str, value: Any) -> float:
-    if not value >= 0:
+    if not 0 <= value < math.inf:
         raise ValueError(f"{name} is an exponent of at least 0; got {value!r}.")
     return float(value)

@@ -16,6 +16,12 @@ def root(x: Tensor) -> Tensor:
     return torch.where(large, torch.where(large, x, 1.0).sqrt(), 0.0)
 
 
+def total(weight: Tensor) -> Tensor:
+    """Return the sum over rows of weights; 1 if all are 0, as is then whatever it divides."""
+    size = weight.sum(dim=0)
+    return torch.where(size == 0, 1.0, size)
+
+
 def log_proba_of_target(logits: Tensor, target: Tensor) -> Tensor:
     """Return the log-probability of each row's class, shape (n,)."""
     return log_softmax(logits, dim=1).gather(1, target.unsqueeze(1)).squeeze(1)

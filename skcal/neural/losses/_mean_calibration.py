@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from skcal.neural.losses._base import Penalty
-from skcal.neural.losses._math import confidence_and_hits, one_hot
+from skcal.neural.losses._math import confidence_and_hits, one_hot, total
 
 
 class MDCA(Penalty):
@@ -38,7 +38,7 @@ class MDCA(Penalty):
     def penalty(self, logits: Tensor, target: Tensor, sample_weight: Tensor) -> Tensor:
         """Return the penalty of a checked batch."""
         gaps = logits.softmax(dim=1) - one_hot(target, logits)
-        return (sample_weight @ gaps / sample_weight.sum()).abs().mean()
+        return (sample_weight @ gaps / total(sample_weight)).abs().mean()
 
 
 class DCA(Penalty):
@@ -70,4 +70,4 @@ class DCA(Penalty):
     def penalty(self, logits: Tensor, target: Tensor, sample_weight: Tensor) -> Tensor:
         """Return the penalty of a checked batch."""
         confidence, hits = confidence_and_hits(logits, target)
-        return (sample_weight @ (confidence - hits) / sample_weight.sum()).abs()
+        return (sample_weight @ (confidence - hits) / total(sample_weight)).abs()

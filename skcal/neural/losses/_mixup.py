@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from skcal.neural.losses._base import Loss, check_batch, in_rows, row_losses
+from skcal.neural.losses._base import Loss, base_rows, check_batch
 
 
 class Mix(NamedTuple):
@@ -17,6 +18,10 @@ class Mix(NamedTuple):
 
     partner: Tensor
     share: float
+
+    def to(self, device: Any) -> Mix:
+        """Return the same mixture for rows on a device."""
+        return self._replace(partner=self.partner.to(device))
 
     def of(self, X: Tensor) -> Tensor:
         """Return the mixed rows."""
@@ -51,7 +56,7 @@ class MixupLoss(Loss):
     Raises
     ------
     ValueError
-        If ``alpha`` is negative, or ``base`` penalises the batch as a whole.
+        If ``alpha`` is negative or infinite, or ``base`` penalises the batch as a whole.
 
     References
     ----------
@@ -77,14 +82,14 @@ class MixupLoss(Loss):
         random_state: Any = None,
         reduction: str = "mean",
     ) -> None:
-        from skcal.neural.losses._registry import make_loss  # knows this class, too
+        from skcal.neural.losses._registry import make_base  # knows this class, too
 
         super().__init__(reduction=reduction)
-        if not alpha >= 0:
-            raise ValueError(f"alpha must be at least 0; got {alpha!r}.")
+        if not 0 <= alpha < math.inf:
+            raise ValueError(f"alpha must be at least 0, and finite; got {alpha!r}.")
         self.alpha = alpha
-        self.base: nn.Module = in_rows(make_loss(base))
-        if isinstance(self.base, MixupLoss) or getattr(self.base, "penalizes_batch", False):
+        self.base: nn.Module = make_base(base)
+        if getattr(self.base, "penalizes_batch", False):
             raise ValueError(
                 f"base={base!r} does not go with mixup: a mixed row has two labels, and is "
                 "neither right nor wrong. Take a loss of the rows, such as 'focal'."
@@ -111,7 +116,7 @@ class MixupLoss(Loss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each row that is not mixed, shape (n,)."""
-        return row_losses(self.base, logits, target)
+        return base_rows(self.base, logits, target)
 
     def forward(
         self,
@@ -141,6 +146,11 @@ class MixupLoss(Loss):
         if mix is None:
             return super().forward(logits, target, sample_weight)
         logits, target, weight = check_batch(logits, target, sample_weight)
+        if mix.partner.shape != target.shape:
+            raise ValueError(
+                f"mix is of {len(mix.partner)} rows, but the batch has {len(target)}; draw one "
+                "for each batch."
+            )
         terms = mix.share * weight * self.rows(logits, target)
         terms = terms + (1.0 - mix.share) * weight[mix.partner] * self.rows(
             logits, target[mix.partner]

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from skcal.neural.losses._base import Penalty
-from skcal.neural.losses._math import confidence_and_hits, root
+from skcal.neural.losses._math import confidence_and_hits, root, total
 
 Variant = Literal["plain", "weighted", "official"]
 
@@ -97,7 +97,7 @@ def _kernel_sum(gaps: Tensor, confidence: Tensor, bandwidth: float) -> Tensor:
 
 
 def _plain(confidence: Tensor, hits: Tensor, weight: Tensor, bandwidth: float) -> Tensor:
-    return _kernel_sum(weight / weight.sum() * (hits - confidence), confidence, bandwidth)
+    return _kernel_sum(weight / total(weight) * (hits - confidence), confidence, bandwidth)
 
 
 def _weighted(

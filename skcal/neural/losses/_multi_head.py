@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from skcal.neural.losses._base import Loss, check_batch, in_rows, row_losses
+from skcal.neural.losses._base import Loss, base_rows, check_batch
+from skcal.neural.losses._math import total
 
 
 def partition_weights(
@@ -35,6 +37,11 @@ def partition_weights(
     -------
     ndarray of shape (n_heads, n_classes)
 
+    Raises
+    ------
+    ValueError
+        If ``n_heads`` or ``head_weight`` is out of range.
+
     References
     ----------
     A. Galdran, J. Verjans, G. Carneiro and M. González Ballester, "Multi-Head Multi-Loss Model
@@ -47,11 +54,33 @@ def partition_weights(
     array([[0.5, 0.5, 2. , 2. ],
            [2. , 2. , 0.5, 0.5]])
     """
-    strong = float(n_heads if head_weight is None else head_weight)
+    groups = partition_classes(n_classes, n_heads, random_state)
+    return weigh_groups(groups, n_classes, head_weight)
+
+
+def partition_classes(
+    n_classes: int, n_heads: int, random_state: Any = None
+) -> list[NDArray[np.int64]]:
+    """Return the codes of the classes of each head: shuffled, and split evenly."""
+    if not n_heads >= 1:
+        raise ValueError(f"n_heads must be at least 1; got {n_heads!r}.")
     order = check_random_state(random_state).permutation(n_classes)
-    weights = np.full((n_heads, n_classes), 1.0 / strong)
-    for head, group in enumerate(np.array_split(order, n_heads)):
-        weights[head, group if len(group) else slice(None)] = strong if len(group) else 1.0
+    return [np.sort(group) for group in np.array_split(order, n_heads)]
+
+
+def weigh_groups(
+    groups: list[NDArray[np.int64]], n_classes: int, head_weight: float | None = None
+) -> NDArray[np.float64]:
+    """Return the class weights (n_heads, n_classes) of heads with classes of their own."""
+    strong = float(len(groups) if head_weight is None else head_weight)
+    if not 0 < strong < math.inf:
+        raise ValueError(f"head_weight must be more than 0, and finite; got {head_weight!r}.")
+    weights = np.full((len(groups), n_classes), 1.0 / strong)
+    for head, group in enumerate(groups):
+        if len(group):
+            weights[head, group] = strong
+        else:
+            weights[head] = 1.0
     return weights
 
 
@@ -78,7 +107,8 @@ class MultiHeadLoss(Loss):
     Raises
     ------
     ValueError
-        If ``class_weights`` is not a matrix of positive numbers.
+        If ``class_weights`` is not a matrix of positive numbers, or ``base`` penalises the batch
+        as a whole.
 
     Notes
     -----
@@ -111,17 +141,20 @@ class MultiHeadLoss(Loss):
         mean_loss: bool = True,
         reduction: str = "mean",
     ) -> None:
-        from skcal.neural.losses._registry import make_loss
+        from skcal.neural.losses._registry import make_base  # knows this class, too
 
         super().__init__(reduction=reduction)
-        weights = torch.as_tensor(class_weights, dtype=torch.float64)
-        if weights.ndim != 2 or not (weights > 0).all() or not weights.isfinite().all():
+        if not isinstance(class_weights, Tensor):
+            class_weights = torch.tensor(np.asarray(class_weights))
+        weights = class_weights.detach().to(torch.float64, copy=True)
+        usual = weights.ndim == 2 and weights.shape[0] > 0 and weights.shape[1] > 1
+        if not (usual and (weights > 0).all() and weights.isfinite().all()):
             raise ValueError(
                 "class_weights must hold one row of positive numbers per head, one for each "
-                f"class; got {class_weights!r}."
+                f"class, of which there are two or more; got {class_weights!r}."
             )
         self.register_buffer("class_weights", weights)
-        self.base: nn.Module = in_rows(make_loss(base))
+        self.base: nn.Module = make_base(base)
         if getattr(self.base, "penalizes_batch", False):
             raise ValueError(
                 f"base={base!r} penalises the batch as a whole; here it is a loss of the rows, "
@@ -182,10 +215,10 @@ def multi_head_rows(
     rows: the part of a row depends on the others.
     """
     n, n_heads, _ = logits.shape
-    flat = row_losses(base, logits.flatten(0, 1), target.repeat_interleave(n_heads))
+    flat = base_rows(base, logits.flatten(0, 1), target.repeat_interleave(n_heads))
     factor = class_weights.to(flat)[:, target].T
-    factor = factor / (sample_weight @ factor / sample_weight.sum())
+    factor = factor / total(sample_weight.unsqueeze(1) * factor) * total(sample_weight)
     rows = (flat.view(n, n_heads) * factor).sum(dim=1)
     if not mean_loss:
         return rows / n_heads
-    return (rows + row_losses(base, logits.mean(dim=1), target)) / (n_heads + 1)
+    return (rows + base_rows(base, logits.mean(dim=1), target)) / (n_heads + 1)

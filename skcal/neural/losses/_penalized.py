@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor, nn
 
-from skcal.neural.losses._base import Loss, Penalty, RowPenalty, in_rows, row_losses
+from skcal.neural.losses._base import Loss, Penalty, RowPenalty, base_rows
 
 
 class PenalizedLoss(Loss):
@@ -63,7 +64,7 @@ class PenalizedLoss(Loss):
         min_batch_size: int = 16,
         reduction: str = "mean",
     ) -> None:
-        from skcal.neural.losses._registry import make_loss  # knows this class, too
+        from skcal.neural.losses._registry import make_base  # knows this class, too
 
         super().__init__(reduction=reduction)
         if not isinstance(penalty, Penalty):
@@ -78,9 +79,9 @@ class PenalizedLoss(Loss):
             "warmup_epochs": warmup_epochs,
             "min_batch_size": min_batch_size,
         }.items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be at least 0; got {value!r}.")
-        self.base: nn.Module = in_rows(make_loss(base))
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be at least 0, and finite; got {value!r}.")
+        self.base: nn.Module = make_base(base)
         self.term = penalty
         self.penalty_weight = float(penalty_weight)
         self.warmup_epochs = warmup_epochs
@@ -95,7 +96,7 @@ class PenalizedLoss(Loss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return what each row adds to the loss, shape (n,)."""
-        rows = row_losses(self.base, logits, target)
+        rows = base_rows(self.base, logits, target)
         if isinstance(self.term, RowPenalty) and self._is_on:
             rows = rows + self.penalty_weight * self.term.rows(logits, target)
         return rows

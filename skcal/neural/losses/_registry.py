@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from skcal.neural.losses._base import Penalty, in_rows
 from skcal.neural.losses._brier import BrierLoss
 from skcal.neural.losses._cross_entropy import CrossEntropy
 from skcal.neural.losses._focal import DualFocalLoss, FocalLoss, SampleDependentFocalLoss
@@ -19,6 +20,7 @@ from skcal.neural.losses._logit_margin import LogitMargin
 from skcal.neural.losses._mean_calibration import DCA, MDCA
 from skcal.neural.losses._mixup import MixupLoss
 from skcal.neural.losses._mmce import MMCE
+from skcal.neural.losses._multi_head import MultiHeadLoss
 from skcal.neural.losses._penalized import PenalizedLoss
 from skcal.neural.losses._soft_avuc import SoftAvUC
 from skcal.neural.losses._soft_ece import SoftECE
@@ -68,7 +70,7 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
     ValueError
         If the name or a parameter is unknown, or a parameter out of range.
     TypeError
-        If it is neither a name nor a loss.
+        If it is neither a name nor a loss; a penalty alone is none.
     ImportError
         If "label_relaxation" lacks its package; the error names the extra.
 
@@ -95,6 +97,9 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
         near = get_close_matches(loss, LOSS_NAMES, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"Unknown loss {loss!r}; the names are {sorted(LOSS_NAMES)}.{hint}")
+    if isinstance(loss, Penalty) or (isclass(loss) and issubclass(loss, Penalty)):
+        name = (loss if isclass(loss) else type(loss)).__name__
+        raise TypeError(f"{name} is a penalty, which needs a loss: PenalizedLoss({name}()).")
     if isclass(loss) and issubclass(loss, nn.Module):
         return loss(**params)
     if not isinstance(loss, nn.Module):
@@ -105,6 +110,22 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
             f"got {sorted(params)} beside it. Give the class or a name instead."
         )
     return deepcopy(loss)
+
+
+def make_base(base: Any) -> nn.Module:
+    """Return a loss that another is made of, set to answer row by row."""
+    made = in_rows(make_loss(base))
+    if isinstance(made, MixupLoss):
+        raise ValueError(
+            f"base={base!r} would not be mixed: mixup goes around the other loss, as in "
+            "MixupLoss(base='focal')."
+        )
+    if isinstance(made, MultiHeadLoss):
+        raise ValueError(
+            f"base={base!r} is the loss of several heads, whose logits no other loss takes; make "
+            "it of the other loss, as in MultiHeadLoss(class_weights, base='focal')."
+        )
+    return made
 
 
 def _refuse_unknown(loss: str, params: dict[str, Any], makers: list[Callable[..., Any]]) -> None:

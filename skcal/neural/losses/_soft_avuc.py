@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from skcal.neural.losses._base import Penalty
+from skcal.neural.losses._math import total
 
 # Share of a uniform distribution in the probabilities, and how near relative entropies may
 # come to 0 and 1: both keep logarithms finite.
@@ -81,7 +82,7 @@ class SoftAvUC(Penalty):
         right = (logits.argmax(dim=1) == target).to(proba)
         uncertain = step.sigmoid() * entropy.tanh()
         certain = (-step).sigmoid() * (1.0 - entropy.tanh())
-        weight = sample_weight * (len(sample_weight) / sample_weight.sum())
+        weight = sample_weight * (len(sample_weight) / total(sample_weight))
         good = weight @ (right * certain + (1.0 - right) * uncertain)
         bad = weight @ (right * uncertain + (1.0 - right) * certain)
         return (bad / good.clamp(min=_FLOOR)).log1p()

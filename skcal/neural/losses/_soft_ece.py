@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from skcal.neural.losses._base import Penalty
-from skcal.neural.losses._math import confidence_and_hits, root
+from skcal.neural.losses._math import confidence_and_hits, root, total
 
 # Rows in a bin, at least, when its means are taken.
 _FLOOR = 1e-5
@@ -49,8 +49,8 @@ class SoftECE(Penalty):
 
     def __init__(self, n_bins: int = 15, temperature: float = 0.01) -> None:
         super().__init__()
-        if not n_bins >= 1:
-            raise ValueError(f"n_bins must be at least 1; got {n_bins!r}.")
+        if not (n_bins >= 1 and n_bins % 1 == 0):
+            raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
         if not temperature > 0:
             raise ValueError(f"temperature must be more than 0; got {temperature!r}.")
         self.n_bins = n_bins
@@ -62,7 +62,7 @@ class SoftECE(Penalty):
         centres = (torch.arange(self.n_bins).to(confidence) + 0.5) / self.n_bins
         distance = (confidence.unsqueeze(1) - centres).square()
         share = (-distance / self.temperature).softmax(dim=1)
-        weight = sample_weight / sample_weight.sum()  # the batch counts as one
+        weight = sample_weight / total(sample_weight)  # the batch counts as one
         size = weight @ share
         gap = (weight * (confidence - hits)) @ share / size.clamp(min=_FLOOR / len(weight))
         return root(size @ gap.square())
