@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from skcal.decisions import CostSensitiveClassifier
     from skcal.neural import (
         DeepEnsembleClassifier,
+        MultiHeadClassifier,
+        MultiHeadMLP,
         NeighborhoodSmoothing,
         NeSCalClassifier,
         NeSCalMLP,
@@ -28,6 +30,8 @@ _HOMES = {
     "CalibratedClassifier": "skcal.calibrated",
     "CostSensitiveClassifier": "skcal.decisions",
     "DeepEnsembleClassifier": "skcal.neural",
+    "MultiHeadClassifier": "skcal.neural",
+    "MultiHeadMLP": "skcal.neural",
     "NeSCalClassifier": "skcal.neural",
     "NeSCalMLP": "skcal.neural",
     "NeighborhoodSmoothing": "skcal.neural",
@@ -41,6 +45,8 @@ __all__ = [
     "CalibratedClassifier",
     "CostSensitiveClassifier",
     "DeepEnsembleClassifier",
+    "MultiHeadClassifier",
+    "MultiHeadMLP",
     "NeSCalClassifier",
     "NeSCalMLP",
     "NeighborhoodSmoothing",

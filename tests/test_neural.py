@@ -271,14 +271,16 @@ EFFECTS = [
     ("reduction", (None, "pca"), {"n_components": 2}, probabilities),
     ("n_components", (1, 4), {"reduction": "pca"}, probabilities),
     ("keep_graph", (False, True), {}, lambda m: hasattr(m.fit(X, Y), "neighborhood_")),
-    ("criterion", (nn.CrossEntropyLoss, nn.MultiMarginLoss), {}, probabilities),
+    ("loss", ("cross_entropy", nn.MultiMarginLoss), {}, probabilities),
+    ("loss", ("cross_entropy", "focal"), {}, probabilities),
+    ("loss__gamma", (1.0, 2.0), {"loss": "focal"}, probabilities),
     (
-        "criterion",
+        "loss",
         (nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.2)),
         {},
         probabilities,
     ),
-    ("criterion__label_smoothing", (0.0, 0.2), {}, probabilities),
+    ("loss__label_smoothing", (0.0, 0.2), {}, probabilities),
     ("optimizer", (torch.optim.AdamW, torch.optim.SGD), {}, probabilities),
     ("optimizer__weight_decay", (0.0, 1.0), {}, probabilities),
     ("lr", (0.01, 0.02), {}, probabilities),
@@ -383,14 +385,16 @@ def test_history_holds_the_losses_of_an_independent_computation(target, weighted
         for p, qs in zip(proba, targets, strict=True)
     ]
     first, second = model.history_
-    assert second["ce"] == pytest.approx(log_loss(Y, proba, sample_weight=weight), abs=1e-12)
+    assert second["criterion"] == pytest.approx(log_loss(Y, proba, sample_weight=weight), abs=1e-12)
     assert second["penalty"] == pytest.approx(np.average(divergence, weights=weight), abs=1e-12)
     assert second["penalty"] > 1e-4
-    assert second["train_loss"] == pytest.approx(second["ce"] + 2 * second["penalty"], abs=1e-12)
+    assert second["train_loss"] == pytest.approx(
+        second["criterion"] + 2 * second["penalty"], abs=1e-12
+    )
     assert second["smoothing"] == 2.0
     assert math.isnan(first["penalty"])
     assert first["smoothing"] == 0.0
-    assert first["train_loss"] == first["ce"]
+    assert first["train_loss"] == first["criterion"]
 
     assert model.graph_homophily_.share == pytest.approx((Y[neighbors] == Y[:, None]).mean())
     n_k = np.bincount(Y)
@@ -405,7 +409,7 @@ def test_epoch_means_weigh_the_rows_and_not_the_batches():
     weight = np.random.default_rng(0).uniform(0.1, 5, size=len(Y))
     model = mlp(batch_size=50, dtype="float64", **params).fit(X, Y, sample_weight=weight)
     expected = log_loss(Y, model.predict_proba(X), sample_weight=weight)
-    assert model.history_[0, "ce"] == pytest.approx(expected, abs=1e-12)
+    assert model.history_[0, "criterion"] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -426,7 +430,7 @@ def test_early_stopping_restores_the_epoch_of_the_lowest_log_loss(weighted):
 
 
 @pytest.mark.parametrize(
-    "params", [{"criterion__label_smoothing": 0.3}, {"criterion": nn.MultiMarginLoss}]
+    "params", [{"loss__label_smoothing": 0.3}, {"loss": nn.MultiMarginLoss}]
 )
 def test_validation_measures_the_log_loss_whatever_the_criterion(params):
     model = mlp(**params).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
@@ -520,7 +524,7 @@ def test_a_last_batch_of_one_row_trains_batch_normalisation():
 def test_parameters_set_after_fit_wait_for_the_next_fit():
     model = NeSCalClassifier(BatchNormNet, max_epochs=3, random_state=0).fit(X, Y)
     before = model.predict_proba(X)
-    model.set_params(module=None, dtype="float64", criterion__label_smoothing=0.1)
+    model.set_params(module=None, dtype="float64", loss__label_smoothing=0.1)
     assert np.array_equal(model.predict_proba(X), before)
     assert model.fit(X, Y).predict_proba(X).dtype == np.float64
 
@@ -781,7 +785,7 @@ def test_modules_that_do_not_return_logits_are_refused(module, words, smoothing)
 @pytest.mark.parametrize("criterion", [nn.NLLLoss, nn.NLLLoss()])
 def test_a_criterion_on_log_probabilities_is_refused(criterion):
     with pytest.raises(ValueError, match="NLLLoss expects log-probabilities"):
-        mlp(criterion=criterion).fit(X, Y)
+        mlp(loss=criterion).fit(X, Y)
 
 
 def test_a_criterion_that_takes_its_own_mean_is_refused():
@@ -793,14 +797,14 @@ def test_a_criterion_that_takes_its_own_mean_is_refused():
             return nn.functional.cross_entropy(logits, y)
 
     with pytest.raises(ValueError, match=r"one loss per row, shape \(32,\); got \(\)"):
-        mlp(criterion=Mean).fit(X, Y)
+        mlp(loss=Mean).fit(X, Y)
 
 
 def test_a_criterion_instance_counts_as_it_was_made_and_is_not_changed():
     criterion = nn.CrossEntropyLoss(label_smoothing=0.2)
-    model = mlp(criterion=criterion).fit(X, Y)
+    model = mlp(loss=criterion).fit(X, Y)
     assert criterion.reduction == "mean"
-    assert same_weights(model, mlp(criterion__label_smoothing=0.2).fit(X, Y))
+    assert same_weights(model, mlp(loss__label_smoothing=0.2).fit(X, Y))
 
 
 @pytest.mark.parametrize("option", ["fused", "foreach", "differentiable"])
@@ -1531,7 +1535,7 @@ def test_training_is_silent_unless_asked(capsys):
     out, err = capsys.readouterr()
     assert not err
     lines = out.strip().splitlines()
-    assert {"epoch", "ce", "penalty", "smoothing", "valid_loss"} <= set(lines[0].split())
+    assert {"epoch", "criterion", "penalty", "smoothing", "valid_loss"} <= set(lines[0].split())
     assert len(lines) == 2 + 5  # a head, a rule and an epoch each
 
 

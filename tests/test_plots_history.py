@@ -43,7 +43,7 @@ def records(n=12, valid=True, start=5, **more):
     columns = {
         "epoch": epochs,
         "train_loss": 0.6 - 0.02 * epochs + 0.03 * on,
-        "ce": 0.6 - 0.02 * epochs,
+        "criterion": 0.6 - 0.02 * epochs,
         "penalty": np.where(on, 0.01 + 0.0001 * epochs, NAN),
         "smoothing": np.where(on, 3.0, 0.0),
         **({"valid_loss": 0.5 + 0.001 * (epochs - 7.0) ** 2} if valid else {}),
@@ -64,7 +64,7 @@ def test_lines_equal_the_history_of_the_estimator(smoothed):
     history = smoothed.history_
     epochs = np.arange(1, len(history) + 1)
     drawn = [
-        (display.train_line_, "ce"),
+        (display.train_line_, "criterion"),
         (display.valid_line_, "valid_loss"),
         (display.penalty_line_, "penalty"),
     ]
@@ -126,7 +126,7 @@ def test_without_validation_there_is_the_training_criterion(data):
     model = NeSCalMLP(max_epochs=6, early_stopping=False, random_state=0).fit(*data)
     display = TrainingHistoryDisplay.from_estimator(model)
     assert display.valid_line_ is None
-    np.testing.assert_array_equal(display.train_line_.get_ydata(), model.history_[:, "ce"])
+    np.testing.assert_array_equal(display.train_line_.get_ydata(), model.history_[:, "criterion"])
     assert legend_texts(display.ax_)[0] == "Training criterion"
     assert "Weights kept: epoch 6" in legend_texts(display.ax_)
     mark = TrainingHistoryDisplay.from_history(records(valid=False)).best_epoch_line_
@@ -136,7 +136,7 @@ def test_without_validation_there_is_the_training_criterion(data):
 def test_refitted_networks_have_their_last_training(data):
     model = NeSCalMLP(max_epochs=6, refit=True, random_state=0).fit(*data)
     display = TrainingHistoryDisplay.from_estimator(model)
-    np.testing.assert_array_equal(display.train_line_.get_ydata(), model.history_[:, "ce"])
+    np.testing.assert_array_equal(display.train_line_.get_ydata(), model.history_[:, "criterion"])
 
 
 def test_scaled_validation_loss_is_a_line_of_its_own():
@@ -175,11 +175,11 @@ def test_one_epoch_is_seen():
 @pytest.mark.parametrize(("first", "scale"), [(0.9, "linear"), (3.0, "log")])
 def test_losses_of_very_different_size_go_by_logarithm(first, scale):
     history = records()
-    history[0]["ce"] = first
+    history[0]["criterion"] = first
     display = TrainingHistoryDisplay.from_history(history)
     assert display.ax_.get_yscale() == scale
     assert ("(log)" in display.ax_.get_ylabel()) == (scale == "log")
-    history[3]["ce"] = 0.0  # has no logarithm
+    history[3]["criterion"] = 0.0  # has no logarithm
     assert TrainingHistoryDisplay.from_history(history).ax_.get_yscale() == "linear"
 
 
@@ -267,7 +267,7 @@ def test_unsuitable_estimators(data, smoothed):
         TrainingHistoryDisplay.from_estimator(smoothed.history_)
 
 
-@pytest.mark.parametrize("history", [{"train_loss": [0.7, 0.6]}, [0.7, 0.6], "ce"])
+@pytest.mark.parametrize("history", [{"train_loss": [0.7, 0.6]}, [0.7, 0.6], "criterion"])
 def test_other_records_are_refused(history):
     with pytest.raises(TypeError, match="history must be a sequence of dicts, one per epoch"):
         TrainingHistoryDisplay.from_history(history)
@@ -277,7 +277,9 @@ def test_other_records_are_refused(history):
 def test_histories_without_a_loss_are_refused():
     with pytest.raises(ValueError, match="The history has no epoch; fit the network first"):
         TrainingHistoryDisplay.from_history([])
-    with pytest.raises(ValueError, match=r"expected 'ce' or 'train_loss'.*\['dur', 'epoch'\]"):
+    with pytest.raises(
+        ValueError, match=r"expected 'criterion' or 'train_loss'.*\['dur', 'epoch'\]"
+    ):
         TrainingHistoryDisplay.from_history([{"epoch": 1, "dur": 0.1}])
 
 

@@ -3,6 +3,7 @@
 from skcal.neural.deep_ensemble import DeepEnsembleClassifier
 from skcal.neural.mlp import NeSCalMLP
 from skcal.neural.modules import MLP, Dropout
+from skcal.neural.multi_head import MultiHeadClassifier, MultiHeadMLP
 from skcal.neural.nescal import Homophily, NeSCalClassifier
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import NeighborhoodSmoothing
@@ -13,6 +14,8 @@ __all__ = [
     "DeepEnsembleClassifier",
     "Dropout",
     "Homophily",
+    "MultiHeadClassifier",
+    "MultiHeadMLP",
     "NeSCalClassifier",
     "NeSCalMLP",
     "NeighborhoodSmoothing",

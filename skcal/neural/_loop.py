@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from inspect import signature
+from inspect import isclass, signature
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,10 @@ from skcal.calibration import TemperatureScaling
 from skcal.neural._averaging import WeightAverage
 from skcal.neural._protocol import SkorchNet
 from skcal.neural._rows import Rows
+from skcal.neural.losses import Loss, MixupLoss
+from skcal.neural.losses._base import row_losses
 from skcal.neural.modules import MLP, Dropout
+from skcal.neural.tabular_net import mean_log_proba
 
 # torch initialises weights from the process-wide generator; one fit at a time may borrow it.
 _INIT_LOCK = threading.RLock()
@@ -106,7 +109,7 @@ class TrainingNet(SkorchNet):
         params = super().get_params_for(prefix)
         if prefix == "module":
             return self._module_sizes() | params
-        if prefix == "criterion" and not isinstance(self.criterion, nn.Module):
+        if prefix == "criterion" and isclass(self._loss) and not issubclass(self._loss, Loss):
             return {"reduction": "none"} | params
         if prefix == "iterator_train":
             generator = torch.Generator().manual_seed(self._seed + 1)
@@ -161,15 +164,17 @@ class TrainingNet(SkorchNet):
         with _INIT_LOCK, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             super().initialize_module()
+            self._finish_module()
         self.module_.to(getattr(torch, self.dtype))
         self._seed_dropout()
         return self
 
+    def _finish_module(self) -> None:
+        """Change the module that was built, seeded as it was; nothing here."""
+
     def initialize_criterion(self) -> Self:
-        """Build the criterion; one given as an instance is set to answer row by row."""
-        super().initialize_criterion()
-        if isinstance(self.criterion, nn.Module):
-            self.criterion_.reduction = "none"
+        """Build the loss, by name, class or instance."""
+        self.criterion_ = self._make_loss()
         return self
 
     def _seed_dropout(self) -> None:
@@ -190,6 +195,8 @@ class TrainingNet(SkorchNet):
         """Look whether the module returns logits."""
         super().on_train_begin(net, X=X, y=y, **kwargs)
         self._average = WeightAverage(self.module_, self._value("ema_decay"))
+        if isinstance(self.criterion_, MixupLoss):
+            self.criterion_.seed(self._seed + 4)
         self._rates = [group["lr"] for group in self.optimizer_.param_groups]
         batch = X[:_FIRST_ROWS]
         _check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
@@ -225,8 +232,15 @@ class TrainingNet(SkorchNet):
         return (self.iterator_train if training else self.iterator_valid)(dataset, **params)
 
     def infer(self, x: Any, **fit_params: Any) -> Tensor:
-        """Return the logits of a batch."""
-        return self.module_(x["X"].to(self.device), **fit_params)
+        """Return the logits of a batch; in training with mixup, of its mixed rows."""
+        inputs = x["X"].to(self.device)
+        if not (self.module_.training and isinstance(self.criterion_, MixupLoss)):
+            return self.module_(inputs, **fit_params)
+        x["mix"] = mix = self.criterion_.draw(len(inputs)).to(self.device)
+        if hasattr(self.module_, "embed_columns"):
+            # Codes of categories cannot be mixed, their learned vectors can.
+            return self.module_.classify(mix.of(self.module_.embed_columns(inputs)))
+        return self.module_(mix.of(inputs), **fit_params)
 
     def get_loss(
         self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False
@@ -237,29 +251,48 @@ class TrainingNet(SkorchNet):
         own weights would take most of its weight from a rare, heavy row.
         """
         weight, y_true = X["weight"].to(y_pred), y_true.to(y_pred.device)
-        rows = self._row_losses(y_pred, y_true) if training else _log_loss_rows(y_pred, y_true)
+        if not training:
+            return weight @ cross_entropy(y_pred, y_true, reduction="none") / weight.sum()
+        loss = self._weigh(y_pred, y_true, weight)
+        mix = X.get("mix")
+        if mix is not None:
+            partner = self._weigh(y_pred, y_true[mix.partner], weight[mix.partner])
+            loss = mix.share * loss + (1 - mix.share) * partner
+        self._loss_parts = {"criterion": loss.detach()}
+        if not getattr(self.criterion_, "penalizes_batch", False):
+            return loss
+        penalty = self.criterion_.batch_penalty(self._pool(y_pred), y_true, weight)
+        self._loss_parts["criterion_penalty"] = (0 * loss if penalty is None else penalty).detach()
+        return loss if penalty is None else loss + penalty
+
+    def _weigh(self, y_pred: Tensor, y_true: Tensor, weight: Tensor) -> Tensor:
+        rows = self._row_losses(y_pred, y_true, weight)
         if rows.shape != weight.shape:
             raise ValueError(
                 f"The criterion must return one loss per row, shape {tuple(weight.shape)}; got "
-                f"{tuple(rows.shape)}."
+                f"{tuple(rows.shape)}. A term of the batch as a whole is a subclass of "
+                "skcal.neural.losses.Penalty."
             )
-        loss = weight @ rows / (len(rows) if training else weight.sum())
-        self._loss_parts = {"ce": loss.detach()}
-        return loss
+        return weight @ rows / len(rows)
 
-    def _row_losses(self, y_pred: Tensor, y_true: Tensor) -> Tensor:
+    def _row_losses(self, y_pred: Tensor, y_true: Tensor, weight: Tensor) -> Tensor:
         """Return the criterion of each row (n,): of an ensemble, the mean of its members'.
 
         The loss of the members' mean prediction would let them share the work, and each be
         poor alone.
         """
         if y_pred.ndim < 3:
-            return self.criterion_(y_pred, y_true)
+            return row_losses(self.criterion_, y_pred, y_true)
         n_members = y_pred.shape[1]
-        rows = self.criterion_(y_pred.flatten(0, 1), y_true.repeat_interleave(n_members))
+        targets = y_true.repeat_interleave(n_members)
+        rows = row_losses(self.criterion_, y_pred.flatten(0, 1), targets)
         if len(rows.shape) != 1:
             return rows  # refused by the caller
         return rows.view(-1, n_members).mean(dim=1)
+
+    def _pool(self, y_pred: Tensor) -> Tensor:
+        """Return one prediction per row, whose calibration matters: the members' mean."""
+        return y_pred if y_pred.ndim < 3 else mean_log_proba(y_pred)
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Callable[..., Any], **params: Any
@@ -320,6 +353,8 @@ class TrainingNet(SkorchNet):
         """Open a task for scikit-learn's callbacks."""
         super().on_epoch_begin(net, **kwargs)
         self._stop_asked = False
+        if isinstance(self.criterion_, Loss):
+            self.criterion_.set_epoch(len(self.history) - 1)
         if hasattr(self, "_callback_fit_ctx"):
             self._epoch_context = self._callback_fit_ctx.subcontext(task_name="epoch")
             self._epoch_context.call_on_fit_task_begin(estimator=self, **self._fit_data)
@@ -351,10 +386,6 @@ def _scaled_log_loss(logits: Tensor, y: Tensor, weight: Tensor) -> float:
     scaling.fit(scores, codes, weights, classes=np.arange(scores.shape[1]))
     log_proba = np.log(scaling.predict_proba(scores)[np.arange(len(codes)), codes])
     return float(-np.average(log_proba, weights=weights))
-
-
-def _log_loss_rows(logits: Tensor, y: Tensor) -> Tensor:
-    return cross_entropy(logits, y, reduction="none")
 
 
 def _check_logits(output: Any, n_rows: int, n_classes: int) -> None:

@@ -22,6 +22,8 @@ from torch import nn
 
 from skcal.calibration import CALIBRATOR_NAMES
 from skcal.neural._rows import Batches, Rows
+from skcal.neural.losses import LOSS_NAMES, make_loss
+from skcal.neural.losses._base import in_rows
 from skcal.tabular import TabularEncoder
 
 # What other libraries call our parameters.
@@ -66,6 +68,8 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
     """
 
     callbacks_: list[tuple[str, Any]]
+    # The parameter that says what is trained on; skorch calls it criterion.
+    _loss_parameter = "criterion"
 
     history_ = _private("history_")
     initialized_ = _private("initialized_")
@@ -285,23 +289,40 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
                 f"device={self.device!r}, but torch finds no CUDA here; device='auto' takes it "
                 "where there is one."
             )
-        for name in ("optimizer", "criterion"):
-            if not callable(getattr(self, name)):
-                raise ValueError(
-                    f"{name} must be a class of torch, such as "
-                    f"{'torch.optim.AdamW' if name == 'optimizer' else 'torch.nn.CrossEntropyLoss'}"
-                    f"; got {getattr(self, name)!r}."
-                )
-        if self.criterion is nn.NLLLoss or isinstance(self.criterion, nn.NLLLoss):
+        if not callable(self.optimizer):
             raise ValueError(
-                "criterion=NLLLoss expects log-probabilities, but the module returns logits; "
-                "use torch.nn.CrossEntropyLoss."
+                f"optimizer must be a class of torch, such as torch.optim.AdamW; got "
+                f"{self.optimizer!r}."
             )
+        self._check_loss()
         if not (self.predict_nonlinearity == "auto" or callable(self.predict_nonlinearity)):
             raise ValueError(
                 "predict_nonlinearity must be 'auto' (softmax) or a function from logits to "
                 f"probabilities; got {self.predict_nonlinearity!r}."
             )
+
+    def _check_loss(self) -> None:
+        loss, name = self._loss, self._loss_parameter
+        if not (isinstance(loss, str) or callable(loss)):
+            raise ValueError(
+                f"{name} must be a name ({', '.join(map(repr, LOSS_NAMES))}), or a loss of torch "
+                f"or of skcal.neural.losses, class or instance; got {loss!r}."
+            )
+        if loss is nn.NLLLoss or isinstance(loss, nn.NLLLoss):
+            raise ValueError(
+                f"{name}=NLLLoss expects log-probabilities, but the module returns logits; "
+                "use torch.nn.CrossEntropyLoss."
+            )
+        if isinstance(loss, str):  # a wrong name, or parameter, before anything is done
+            self._make_loss()
+
+    @property
+    def _loss(self) -> Any:
+        return getattr(self, self._loss_parameter)
+
+    def _make_loss(self) -> Any:
+        """Build the loss, set to answer row by row; one given as an instance is copied."""
+        return in_rows(make_loss(self._loss, **self.get_params_for("criterion")))
 
     def _value(self, name: str) -> Any:
         """Return a parameter as this fit takes it; subclasses have automatic ones."""

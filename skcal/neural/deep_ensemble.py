@@ -91,8 +91,9 @@ class DeepEnsembleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     best member.
 
     **An average is less sure than its members**: the entropy of the mean probability exceeds
-    their mean entropy by what ``disagreement`` returns. Members that are calibrated make an
-    ensemble that is under-confident, so calibrate the ensemble, not the members.
+    their mean entropy by what ``disagreement`` returns. The mean probability of calibrated
+    members is under-confident where they differ [2]_, so calibrate the ensemble, and not
+    only its members.
 
     Members are bit for bit the same for every ``n_jobs``, as far as they are for every number
     of threads: worker processes may give torch fewer threads than the main process has.
@@ -101,6 +102,8 @@ class DeepEnsembleClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     ----------
     .. [1] B. Lakshminarayanan, A. Pritzel and C. Blundell, "Simple and Scalable Predictive
        Uncertainty Estimation using Deep Ensembles", NeurIPS 2017.
+    .. [2] R. Ranjan and T. Gneiting, "Combining probability forecasts", Journal of the Royal
+       Statistical Society B, 2010.
 
     Examples
     --------

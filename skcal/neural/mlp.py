@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -87,8 +87,11 @@ class NeSCalMLP(NeSCalClassifier):
         Dimensions kept by ``reduction``.
     keep_graph : bool, default=False
         Keep graph and cache after ``fit``, as ``neighborhood_``.
-    criterion : torch loss class, default=torch.nn.CrossEntropyLoss
-        Takes logits and class codes, and ``reduction="none"``.
+    loss : str or torch loss class or instance, default="cross_entropy"
+        What is trained on, and smoothed: a name that :func:`~skcal.neural.losses.make_loss`
+        knows ("focal", "mmce", "mixup", ...), a loss of :mod:`skcal.neural.losses`, or one of
+        torch that takes logits, class codes and ``reduction="none"``. Arguments are given as
+        ``loss__<name>``. Early stopping looks at the log-loss whatever it is.
     optimizer : torch optimizer class, default=torch.optim.AdamW
         Its arguments are given as ``optimizer__<name>``.
     lr : float or "auto", default="auto"
@@ -179,7 +182,7 @@ class NeSCalMLP(NeSCalClassifier):
     module_ : TabularNet or FoldEnsemble
         The trained network, or those of the folds.
     history_ : skorch.history.History
-        One record per epoch: ``train_loss``, ``ce``, ``penalty``, ``smoothing``,
+        One record per epoch: ``train_loss``, ``criterion``, ``penalty``, ``smoothing``,
         ``valid_loss`` and ``valid_acc``.
     graph_homophily_ : Homophily(share, chance) or None
         Share of the last graph's neighbours that have the row's label, and the share
@@ -253,6 +256,9 @@ class NeSCalMLP(NeSCalClassifier):
     (3, 2)
     """
 
+    _loss_parameter = "loss"
+    prefixes_: ClassVar[list[str]] = [*NeSCalClassifier.prefixes_, "loss"]
+
     _parameter_constraints = (
         NeSCalClassifier._parameter_constraints
         | _OR_AUTO
@@ -293,7 +299,7 @@ class NeSCalMLP(NeSCalClassifier):
         reduction: Reduction | None = None,
         n_components: int = 16,
         keep_graph: bool = False,
-        criterion: Any = nn.CrossEntropyLoss,
+        loss: Any = "cross_entropy",
         optimizer: Any = torch.optim.AdamW,
         lr: Any = "auto",
         max_epochs: Any = "auto",
@@ -339,7 +345,6 @@ class NeSCalMLP(NeSCalClassifier):
             reduction=reduction,
             n_components=n_components,
             keep_graph=keep_graph,
-            criterion=criterion,
             optimizer=optimizer,
             lr=lr,
             max_epochs=max_epochs,
@@ -372,6 +377,7 @@ class NeSCalMLP(NeSCalClassifier):
             torch_load_kwargs=torch_load_kwargs,
             **kwargs,
         )
+        self.loss = loss
         self.preset = preset
         self.n_members = n_members
         self.hidden_sizes = hidden_sizes
@@ -381,14 +387,20 @@ class NeSCalMLP(NeSCalClassifier):
         self.dropout = dropout
 
     def _get_param_names(self) -> list[str]:
-        return [name for name in super()._get_param_names() if name != "module"]
+        hidden = {"module", "criterion"}
+        return [name for name in super()._get_param_names() if name not in hidden]
 
     def _validate_own_params(self) -> None:
         super()._validate_own_params()
         if self.module is not None:
             raise ValueError(
-                "NeSCalMLP builds its own network; train another module with "
+                f"{type(self).__name__} builds its own network; train another module with "
                 "NeSCalClassifier(module, ...)."
+            )
+        of_criterion = [n for n in self._params_to_validate if n.startswith("criterion__")]
+        if self.criterion is not nn.CrossEntropyLoss or of_criterion:
+            raise ValueError(
+                f"{type(self).__name__} calls its criterion loss: set loss=... and loss__<name>=..."
             )
         sizes = () if isinstance(self.hidden_sizes, str) else self.hidden_sizes
         if not all(isinstance(s, Integral) and not isinstance(s, bool) and s >= 1 for s in sizes):
@@ -465,4 +477,6 @@ class NeSCalMLP(NeSCalClassifier):
                 "d_embedding": self.d_embedding,
             }
             return own | self._columns | params
+        if prefix == "criterion":
+            return self._get_params_for("loss")
         return params

@@ -14,7 +14,6 @@ from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Batches, Rows
 from skcal.neural.net import NetClassifier
 from skcal.neural.smoothing import Graph, NeighborhoodSmoothing, Reduction, Target
-from skcal.neural.tabular_net import mean_log_proba
 
 # The automatic refresh: a graph every five epochs, or one epoch per this many rows.
 _ROWS_PER_EPOCH_BETWEEN_GRAPHS = 4_000
@@ -75,8 +74,11 @@ class NeSCalClassifier(NetClassifier):
         Dimensions kept by ``reduction``.
     keep_graph : bool, default=False
         Keep graph and cache after ``fit``, as ``neighborhood_``.
-    criterion : torch loss class, default=torch.nn.CrossEntropyLoss
-        Takes logits and class codes, and ``reduction="none"``.
+    criterion : str or torch loss class or instance, default=torch.nn.CrossEntropyLoss
+        What is trained on: a name that :func:`~skcal.neural.losses.make_loss` knows ("focal",
+        "mmce", "mixup", ...), a loss of :mod:`skcal.neural.losses`, or one of torch that takes
+        logits, class codes and ``reduction="none"``. Arguments are given as
+        ``criterion__<name>``. Early stopping looks at the log-loss whatever it is.
     optimizer : torch optimizer class, default=torch.optim.AdamW
         Its arguments are given as ``optimizer__<name>``.
     lr : float, default=2e-3
@@ -163,7 +165,7 @@ class NeSCalClassifier(NetClassifier):
     module_ : torch.nn.Module
         The trained network.
     history_ : skorch.history.History
-        One record per epoch: ``train_loss``, ``ce`` (weighted mean criterion), ``penalty``
+        One record per epoch: ``train_loss``, ``criterion`` (weighted mean criterion), ``penalty``
         (mean divergence in nats; NaN without a graph), ``smoothing`` (the weight in force),
         ``valid_loss`` (log-loss in nats of the validation rows) and ``valid_acc``.
     graph_homophily_ : Homophily(share, chance) or None
@@ -380,8 +382,9 @@ class NeSCalClassifier(NetClassifier):
         loss = super().get_loss(y_pred, y_true, X=X, training=training)
         if not training or self._smoother is None:
             return loss
-        if y_pred.ndim == 3:  # the members' mean is what is smoothed
-            y_pred = mean_log_proba(y_pred)
+        if "mix" in X:  # neighbours are those of the rows themselves
+            y_pred = self.module_(X["X"].to(self.device))
+        y_pred = self._pool(y_pred)
         penalty = self._smoother.penalty(
             y_pred, X["index"].to(y_pred.device), weight=X["weight"].to(y_pred)
         )

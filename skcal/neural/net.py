@@ -40,8 +40,11 @@ class NetClassifier(PartsNet):
         Returns logits of shape (n, n_classes). Constructor arguments named ``n_inputs`` and
         ``n_classes`` are filled in; others are given as ``module__<name>``. An instance is
         copied. None builds a small default network.
-    criterion : torch loss class, default=torch.nn.CrossEntropyLoss
-        Takes logits and class codes, and ``reduction="none"``.
+    criterion : str or torch loss class or instance, default=torch.nn.CrossEntropyLoss
+        What is trained on: a name that :func:`~skcal.neural.losses.make_loss` knows ("focal",
+        "mmce", "mixup", ...), a loss of :mod:`skcal.neural.losses`, or one of torch that takes
+        logits, class codes and ``reduction="none"``. Arguments are given as
+        ``criterion__<name>``. Early stopping looks at the log-loss whatever it is.
     optimizer : torch optimizer class, default=torch.optim.AdamW
         Its arguments are given as ``optimizer__<name>``.
     lr : float, default=2e-3
@@ -132,7 +135,7 @@ class NetClassifier(PartsNet):
     module_ : torch.nn.Module
         The trained network.
     history_ : skorch.history.History
-        One record per epoch: ``train_loss``, ``ce`` (both the weighted mean criterion),
+        One record per epoch: ``train_loss``, ``criterion`` (both the weighted mean criterion),
         ``valid_loss`` (log-loss in nats of the validation rows) and ``valid_acc``.
     fold_histories_ : list of History
         One per fold, if ``n_folds`` is more than 1; ``history_``, ``n_iter_`` and
@@ -322,6 +325,8 @@ class NetClassifier(PartsNet):
         with self._unfitted_on_error():
             self._settle(rows)
             self._seed = check_random_state(self.random_state).randint(2**31 - 4)
+            if fresh:
+                self._split_seed = self._seed
             # Each call goes on with fresh draws rather than repeating those of the last.
             self._seed += 0 if fresh else len(self.history)
             self._train(rows, fresh=fresh, epochs=1)

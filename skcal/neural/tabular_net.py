@@ -194,12 +194,17 @@ class TabularNet(nn.Module):
             Of shape (n, n_members, n_classes) in training with several members. Else of shape
             (n, n_classes); the logarithm of the members' mean probability with several.
         """
-        logits = self.head(self.body(self._embed(X)))
+        return self.classify(self.embed_columns(X))
+
+    def classify(self, embedded: Tensor) -> Tensor:
+        """Return logits as ``forward`` does, from what ``embed_columns`` returned."""
+        logits = self.head(self.body(embedded))
         if self.n_members == 1 or self.training:
             return logits
         return mean_log_proba(logits)
 
-    def _embed(self, X: Tensor) -> Tensor:
+    def embed_columns(self, X: Tensor) -> Tensor:
+        """Return what the first layer reads of each row, shape (n, width)."""
         parts = []
         n_embedded = len(self._embedded)
         if self._in_order:  # a slice costs a single row much less than a selection

@@ -198,7 +198,7 @@ class TrainingHistoryDisplay:
         ----------
         history : sequence of dict
             One record per epoch, such as a skorch ``History``: the training criterion as
-            ``ce``, or else as ``train_loss``, and where there are any ``valid_loss``,
+            ``criterion``, or else as ``train_loss``, and where there are any ``valid_loss``,
             ``valid_scaled_loss``, ``penalty`` and ``smoothing``.
         best_epoch : int, optional
             Epoch whose weights were kept, counted from 1.
@@ -226,11 +226,13 @@ class TrainingHistoryDisplay:
             )
         if not records:
             raise ValueError("The history has no epoch; fit the network first.")
-        criterion = "ce" if any("ce" in record for record in records) else "train_loss"
+        criterion = (
+            "criterion" if any("criterion" in record for record in records) else "train_loss"
+        )
         if not any(criterion in record for record in records):
             raise ValueError(
-                "The history has no training loss; expected 'ce' or 'train_loss' in its records, "
-                f"which have {sorted(records[0])}."
+                "The history has no training loss; expected 'criterion' or 'train_loss' in its "
+                f"records, which have {sorted(records[0])}."
             )
 
         def column(key: str) -> FloatArray:
