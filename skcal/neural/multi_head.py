@@ -17,14 +17,18 @@ from skcal.neural._disagreement import disagreement
 from skcal.neural._embedding import embed_rows
 from skcal.neural._folds import FoldEnsemble
 from skcal.neural._heads import Averaging, check_output_layer, heads_of, replace_output_layer
+from skcal.neural._inherit import with_parameters_of
 from skcal.neural._presets import PRESETS
 from skcal.neural._rows import Rows
 from skcal.neural.losses._multi_head import multi_head_rows, partition_classes, weigh_groups
 from skcal.neural.mlp import NeSCalMLP
 from skcal.neural.nescal import NeSCalClassifier
 
+# The paper has two heads, and four.
+_MOST_HEADS = 4
+
 _CONSTRAINTS: dict[str, list[Any]] = {
-    "n_heads": [Interval(Integral, 1, None, closed="left")],
+    "n_heads": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "weighting": [StrOptions({"partition", "none"})],
     "head_weight": [Interval(Real, 0, None, closed="neither"), None],
     "mean_loss": ["boolean"],
@@ -35,7 +39,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 class _MultiHead(NeSCalClassifier):
     """What both networks with several heads do."""
 
-    n_heads: int
+    n_heads: Any
     weighting: str
     head_weight: float | None
     mean_loss: bool
@@ -47,23 +51,24 @@ class _MultiHead(NeSCalClassifier):
     def _describe(self, rows: Rows) -> None:
         super()._describe(rows)
         n_classes = len(self.classes_)
-        if n_classes < self.n_heads:
+        n_heads = min(_MOST_HEADS, n_classes) if self.n_heads == "auto" else self.n_heads
+        if n_classes < n_heads:
             warnings.warn(
-                f"There are fewer classes ({n_classes}) than heads (n_heads={self.n_heads}); "
+                f"There are fewer classes ({n_classes}) than heads (n_heads={n_heads}); "
                 "heads without classes of their own are trained with plain weights.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=6,  # where fit was called
             )
-        groups = [np.empty(0, dtype=np.int64)] * self.n_heads
+        groups = [np.empty(0, dtype=np.int64)] * n_heads
         if self.weighting == "partition":
             # One seed for all folds, so that the same heads lean the same way.
-            groups = partition_classes(n_classes, self.n_heads, self._split_seed)
+            groups = partition_classes(n_classes, n_heads, self._split_seed)
         self.class_groups_ = [self.classes_[group] for group in groups]
         self.class_weights_ = weigh_groups(groups, n_classes, self.head_weight)
 
     def _finish_module(self) -> None:
         replace_output_layer(
-            self.module_, self.head, len(self.classes_), self.n_heads, self.averaging
+            self.module_, self.head, len(self.classes_), len(self.class_groups_), self.averaging
         )
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
@@ -138,6 +143,7 @@ class _MultiHead(NeSCalClassifier):
         return found
 
 
+@with_parameters_of(NeSCalClassifier)
 class MultiHeadClassifier(_MultiHead):
     r"""Train any torch classification module with several heads, Multi-Head Multi-Loss.
 
@@ -151,8 +157,8 @@ class MultiHeadClassifier(_MultiHead):
     ----------
     module : torch.nn.Module class or instance, optional
         As of :class:`NeSCalClassifier`: it returns logits of shape (n, n_classes).
-    n_heads : int, default=4
-        Heads, H. 1 is a plain network, trained twice on the same loss.
+    n_heads : int or "auto", default="auto"
+        The number H of heads. "auto" is 4, or the number of classes if they are fewer.
     weighting : {"partition", "none"}, default="partition"
         Share the classes out among the heads, each of which weighs its own more; or give all
         classes the same weight in all heads.
@@ -178,30 +184,8 @@ class MultiHeadClassifier(_MultiHead):
         The weights :math:`w`.
     class_groups_ : list of ndarray
         Labels of each head's own classes.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     module_ : torch.nn.Module
         The trained network, its output layer replaced by heads.
-    history_ : skorch.history.History
-        One record per epoch, as of :class:`NeSCalClassifier`.
-    graph_homophily_ : Homophily(share, chance) or None
-        Of the last graph, if ``smoothing``.
-    fold_histories_ : list of History
-        One per fold, if ``n_folds`` is more than 1.
-    calibrator_ : calibrator or None
-        The fitted map, if ``calibrate``.
-    n_iter_ : int
-        Epochs trained.
-    best_epoch_ : int
-        Epoch whose weights are kept, counted from 1.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names, if the table had string names.
-    encoder_ : transformer
-        The fitted encoder, if there is one.
-    neighborhood_ : NeighborhoodSmoothing
-        Graph and cache over the training rows, if ``keep_graph``.
 
     See Also
     --------
@@ -245,7 +229,7 @@ class MultiHeadClassifier(_MultiHead):
         self,
         module: Any = None,
         *,
-        n_heads: int = 4,
+        n_heads: Any = "auto",
         weighting: str = "partition",
         head_weight: float | None = None,
         mean_loss: bool = True,
@@ -263,6 +247,7 @@ class MultiHeadClassifier(_MultiHead):
         self.head = head
 
 
+@with_parameters_of(NeSCalMLP, without={"n_members"})
 class MultiHeadMLP(_MultiHead, NeSCalMLP):
     r"""A network for tables with several heads, trained by Multi-Head Multi-Loss.
 
@@ -274,8 +259,8 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
 
     Parameters
     ----------
-    n_heads : int, default=4
-        Heads, H. 1 is a plain network, trained twice on the same loss.
+    n_heads : int or "auto", default="auto"
+        The number H of heads. "auto" is 4, or the number of classes if they are fewer.
     weighting : {"partition", "none"}, default="partition"
         Share the classes out among the heads, each of which weighs its own more; or give all
         classes the same weight in all heads.
@@ -290,9 +275,7 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
     smoothing : float, default=0.0
         Weight of Neighborhood Smoothing, of the heads' average.
     **kwargs
-        Other parameters of :class:`NeSCalMLP`, without ``n_members``. What is left at "auto" is
-        that of ``preset="fast"``, but for ``preset="strong"`` five networks are trained over
-        folds, and calibrated.
+        Other parameters of :class:`NeSCalMLP`, but for ``n_members``.
 
     Attributes
     ----------
@@ -300,30 +283,8 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
         The weights :math:`w`.
     class_groups_ : list of ndarray
         Labels of each head's own classes.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
     module_ : torch.nn.Module
         The trained network, its output layer replaced by heads.
-    history_ : skorch.history.History
-        One record per epoch, as of :class:`NeSCalMLP`.
-    graph_homophily_ : Homophily(share, chance) or None
-        Of the last graph, if ``smoothing``.
-    fold_histories_ : list of History
-        One per fold, if ``n_folds`` is more than 1.
-    calibrator_ : calibrator or None
-        The fitted map, if ``calibrate``.
-    n_iter_ : int
-        Epochs trained.
-    best_epoch_ : int
-        Epoch whose weights are kept, counted from 1.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names, if the table had string names.
-    encoder_ : transformer
-        The fitted encoder, if there is one.
-    neighborhood_ : NeighborhoodSmoothing
-        Graph and cache over the training rows, if ``keep_graph``.
 
     See Also
     --------
@@ -339,6 +300,9 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
     another largest class: part of what the method gains on over-confident networks is this.
     Compare after temperature scaling. With fewer classes than heads there is a warning: some
     heads have no classes of their own, and plain weights.
+
+    The default and the fast preset have the network and the learning rate of "fast" among those
+    of :class:`NeSCalMLP`; "strong" trains five of them over folds, and calibrates.
 
     The penalties of :mod:`skcal.neural.losses` and the smoothing are on the heads' average.
 
@@ -365,7 +329,7 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
     def __init__(
         self,
         *,
-        n_heads: int = 4,
+        n_heads: Any = "auto",
         weighting: str = "partition",
         head_weight: float | None = None,
         mean_loss: bool = True,
