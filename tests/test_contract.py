@@ -297,7 +297,7 @@ def unusual(name, value):
         (DeepEnsembleClassifier(), {}),
         (TabularEncoder(), {}),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
+    ids=["NeSCalMLP", "NeSCalClassifier", "NetClassifier", "calibrated", "ensemble", "encoder"],
 )
 def test_clone_keeps_every_parameter(model, extra):
     changed = {
