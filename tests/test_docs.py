@@ -151,7 +151,7 @@ def fitted(cls):
     X = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40)})
     if issubclass(cls, NetClassifier):
         has_graph = issubclass(cls, skcal.NeSCalClassifier)
-        graph = {"warmup": 1, "keep_graph": True} if has_graph else {}
+        graph = {"smoothing": 1, "warmup": 1, "keep_graph": True} if has_graph else {}
         return cls(max_epochs=2, **graph).fit(X, y)
     if cls in (skcal.CalibratedClassifier, skcal.CostSensitiveClassifier):
         return cls(LogisticRegression()).fit(X, y)
