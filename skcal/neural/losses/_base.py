@@ -157,6 +157,9 @@ class Penalty(nn.Module):
 
     default_weight: float = 1.0
 
+    def __init__(self) -> None:
+        super().__init__()  # takes nothing, whatever torch's own signature says
+
     def penalty(self, logits: Tensor, target: Tensor, sample_weight: Tensor) -> Tensor:
         """Return the penalty of a checked batch.
 
