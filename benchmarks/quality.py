@@ -4,6 +4,12 @@
     SKCAL_DATA=<data folder> python benchmarks/quality.py run --out quality.jsonl
     python benchmarks/quality.py report --out quality.jsonl
 
+The rivals are the plain network trained otherwise, on another loss or with several heads, each
+with the defaults of this package, and five of them averaged:
+
+    SKCAL_DATA=<data folder> python benchmarks/quality.py run --models rivals --out rivals.jsonl
+    python benchmarks/quality.py report --ours plain --out rivals.jsonl
+
 Every table is capped at 20,000 rows and cut into 60 % training, 10 % validation, 10 %
 calibration and 20 % test rows, the same for all. Validation rows stop the training (models that
 cannot be given any get them as training rows); calibration rows fit one temperature; test rows
@@ -25,6 +31,7 @@ import pandas as pd
 import torch
 from scipy.stats import t as student
 from scipy.stats import wilcoxon
+from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -35,8 +42,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
-from skcal import NeSCalMLP, TabularEncoder, TemperatureScaling
+from skcal import (
+    DeepEnsembleClassifier,
+    MultiHeadMLP,
+    NeSCalMLP,
+    TabularEncoder,
+    TemperatureScaling,
+)
 from skcal.datasets import load_dataset
+from skcal.neural.losses import LOSS_NAMES
 
 CORE16 = [
     "credit_g",
@@ -77,34 +91,29 @@ class Parts(NamedTuple):
 Fit = Callable[[Parts, int], Any]
 
 
-def plain(parts: Parts, seed: int) -> Any:
-    """Fit a 2 x 256 network as one would write it: standard scaling, one-hot, AdamW, dropout."""
-    model = make_plain(seed)
-    return model.fit(parts.X, parts.y, X_val=parts.X_val, y_val=parts.y_val)
+# A 2 x 256 network as one would write it: standard scaling, one-hot, AdamW, dropout.
+PLAIN = {
+    "encoder": TabularEncoder(scaling="standard"),
+    "num_embedding": None,
+    "hidden_sizes": (256, 256),
+    "dropout": 0.1,
+    "smoothing": 0,
+    "lr": 1e-3,
+    "batch_size": 256,
+    "ema_decay": 0.0,
+    "max_epochs": 100,
+    "n_iter_no_change": 12,
+}
 
 
-def make_plain(seed: int, **params: Any) -> NeSCalMLP:
-    return NeSCalMLP(
-        encoder=TabularEncoder(scaling="standard"),
-        num_embedding=None,
-        n_members=1,
-        hidden_sizes=(256, 256),
-        dropout=0.1,
-        smoothing=0,
-        lr=1e-3,
-        batch_size=256,
-        ema_decay=0.0,
-        max_epochs=100,
-        n_iter_no_change=12,
-        random_state=seed,
-        **params,
-    )
+def plain(**params: Any) -> Fit:
+    return ours(NeSCalMLP(**PLAIN | {"n_members": 1} | params))
 
 
-def preset(name: str, **params: Any) -> Fit:
+def ours(model: Any) -> Fit:
     def fit(parts: Parts, seed: int) -> Any:
-        model = NeSCalMLP(preset=name, random_state=seed, **params)
-        return model.fit(parts.X, parts.y, X_val=parts.X_val, y_val=parts.y_val)
+        network = clone(model).set_params(random_state=seed)
+        return network.fit(parts.X, parts.y, X_val=parts.X_val, y_val=parts.y_val)
 
     return fit
 
@@ -239,12 +248,21 @@ def tabm_d(parts: Parts, seed: int) -> Any:
     return Imputed(TabM_D_Classifier, parts, seed)
 
 
-MODELS: dict[str, Fit] = {
-    "default": preset("default"),
-    "no-smoothing": preset("default", smoothing=0),
-    "fast": preset("fast"),
+# The plain network with something else than cross-entropy.
+RIVALS: dict[str, Fit] = {
+    "nescal": plain(smoothing=3.0),
+    **{name: plain(loss=name) for name in LOSS_NAMES if name != "cross_entropy"},
+    "mmce+nescal": plain(loss="mmce", smoothing=3.0),
+    "heads": ours(MultiHeadMLP(**PLAIN)),
+    "heads-logit": ours(MultiHeadMLP(**PLAIN, averaging="logit")),
+    "ensemble": ours(DeepEnsembleClassifier(NeSCalMLP(**PLAIN, n_members=1))),
+}
+PEERS: dict[str, Fit] = {
+    "default": ours(NeSCalMLP()),
+    "no-smoothing": ours(NeSCalMLP(smoothing=0)),
+    "fast": ours(NeSCalMLP(preset="fast")),
     "strong": strong,
-    "plain": plain,
+    "plain": plain(),
     "sklearn": sklearn_mlp(False),
     "sklearn-stopped": sklearn_mlp(True),
     "boosting": Merged,
@@ -252,6 +270,7 @@ MODELS: dict[str, Fit] = {
     "realmlp": realmlp,
     "tabm-d": tabm_d,
 }
+MODELS = PEERS | RIVALS
 
 
 def measure(fit: Fit, table: Bunch, seed: int) -> dict[str, float]:
@@ -327,7 +346,7 @@ def report(args: argparse.Namespace) -> None:
         print(f"\n{score}, mean of the seeds")
         print(wide.reindex(index=tables, columns=order).round(4).to_string())
     cells = results.set_index(["table", "seed", "model"])["nll_ts"].unstack()
-    for one in (name for name in OURS if name in cells):
+    for one in (name for name in args.ours if name in cells):
         print(f"\n{one} against others: relative difference of nll_ts in %, negative is better")
         for other in (name for name in order if name != one):
             both = cells[[one, other]].dropna()
@@ -347,9 +366,7 @@ def report(args: argparse.Namespace) -> None:
                     pair = both.loc[name]
                     print(f"    {name:<18}{interval((pair[one] / pair[other] - 1).to_numpy())}")
         complete = cells.groupby(level="table").mean().dropna(axis=1, how="all")
-        peers = complete.drop(
-            columns=[c for c in ("default", "no-smoothing", "fast", "strong") if c in complete]
-        )
+        peers = complete.drop(columns=[name for name in {*OURS, *args.ours} if name in complete])
         if peers.shape[1]:
             gap = complete[one] / peers.min(axis=1) - 1
             print(
@@ -363,12 +380,15 @@ def main() -> None:
     parser.add_argument("action", choices=["run", "report"])
     parser.add_argument("--out", default="quality.jsonl", help="file of results, appended to")
     parser.add_argument("--tables", nargs="+", default=CORE16)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(PEERS), choices=[*MODELS, "rivals"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[17, 18, 19])
     parser.add_argument("--protocol", choices=["random", "official"], default="random")
     parser.add_argument("--cap", type=int, default=CAP)
     parser.add_argument("--details", action="store_true", help="intervals per table")
+    parser.add_argument("--ours", nargs="+", default=OURS, help="models to hold others against")
     args = parser.parse_args()
+    if args.models == ["rivals"]:
+        args.models = ["plain", *RIVALS]
     torch.set_num_threads(1)
     if args.protocol == "official":
         args.cap = None
