@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from skcal.neural._embedding import embed_rows
 from skcal.neural.tabular_net import mean_log_proba
 
 Averaging = Literal["proba", "logit"]
 
 
-class Heads(nn.Linear):
+class Heads(nn.Module):
     """Linear heads on the same representation, computed as one layer.
 
     Parameters
@@ -33,18 +34,15 @@ class Heads(nn.Linear):
         averaging: Averaging = "proba",
         bias: bool = True,
     ) -> None:
+        super().__init__()
         # torch draws weights by the number of inputs alone: each head is drawn as if apart.
-        super().__init__(n_inputs, n_heads * n_classes, bias=bias)
+        self.linear = nn.Linear(n_inputs, n_heads * n_classes, bias=bias)
         self.n_heads = n_heads
         self.averaging = averaging
 
-    def each(self, hidden: Tensor) -> Tensor:
-        """Return the logits of every head, (n, n_heads, n_classes), from (n, n_inputs)."""
-        return super().forward(hidden).unflatten(-1, (self.n_heads, -1))
-
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the heads' logits in training, and those of their average after it."""
-        logits = self.each(hidden)
+        logits = self.linear(hidden).unflatten(-1, (self.n_heads, -1))
         return logits if self.training else self.average(logits)
 
     def average(self, logits: Tensor) -> Tensor:
@@ -94,6 +92,14 @@ def replace_output_layer(
 def heads_of(module: nn.Module) -> Heads:
     """Return the heads of a network that has them."""
     return next(part for part in module.modules() if isinstance(part, Heads))
+
+
+def logits_of_heads(module: nn.Module, X: Tensor, *, device: Any = "cpu") -> Tensor:
+    """Return what every head of a network says of some rows, (n, n_heads, n_classes)."""
+    module = getattr(module, "_orig_mod", module)  # torch.compile hides the parts
+    heads = heads_of(module)
+    [path] = [name for name, part in module.named_modules() if part is heads.linear]
+    return embed_rows(module, X, path, device=device)[0].unflatten(1, (heads.n_heads, -1))
 
 
 def check_output_layer(module: nn.Module, X: Tensor) -> None:

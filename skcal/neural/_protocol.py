@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from inspect import signature
+from inspect import isclass, signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -22,7 +22,7 @@ from torch import nn
 
 from skcal.calibration import CALIBRATOR_NAMES
 from skcal.neural._rows import Batches, Rows
-from skcal.neural.losses import LOSS_NAMES, make_loss
+from skcal.neural.losses import LOSS_NAMES, MultiHeadLoss, make_loss
 from skcal.neural.losses._base import in_rows
 from skcal.tabular import TabularEncoder
 
@@ -34,6 +34,7 @@ _ALIASES = {
     "k": "n_members",
     "learning_rate": "lr",
     "learning_rate_init": "lr",
+    "loss": "criterion",
     "max_iter": "max_epochs",
     "n_cv": "n_folds",
     "patience": "n_iter_no_change",
@@ -264,17 +265,22 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             name for name in self.get_params(deep=False) if name not in self._params_to_validate
         ]
         for name in sorted(self._params_to_validate):
-            if "__" in name or name in self.prefixes_ or name.endswith("_"):
+            part, dunder, argument = name.partition("__")
+            ours = part in self.prefixes_ or part not in _ALIASES
+            if (dunder and ours) or name in self.prefixes_ or name.endswith("_"):
                 continue  # skorch looks at these
             if name in signature(TabularEncoder).parameters:
                 raise ValueError(
                     f"{name!r} is a parameter of the encoder: set encoder=TabularEncoder({name}="
                     "...), and with it min_frequency=5, max_one_hot=64, which NeSCalMLP's own has."
                 )
-            near = _ALIASES.get(name) or next(iter(get_close_matches(name, known, n=1)), None)
+            near = [_ALIASES[part] + dunder + argument] if part in _ALIASES else []
+            short = [p for p in self.prefixes_ if name.startswith(p + "_")]
+            near += [f"{p}__{name.removeprefix(p + '_')}" for p in short]
+            near += get_close_matches(name, known, n=1)
             raise ValueError(
                 f"{type(self).__name__} has no parameter {name!r}."
-                + (f" Did you mean {near!r}?" if near else f" It has {sorted(known)}.")
+                + (f" Did you mean {near[0]!r}?" if near else f" It has {sorted(known)}.")
             )
 
     def _validate_own_params(self) -> None:
@@ -312,6 +318,12 @@ class SkorchNet(CallbackSupportMixin, NeuralNetClassifier):
             raise ValueError(
                 f"{name}=NLLLoss expects log-probabilities, but the module returns logits; "
                 "use torch.nn.CrossEntropyLoss."
+            )
+        if isinstance(loss, MultiHeadLoss) or (isclass(loss) and issubclass(loss, MultiHeadLoss)):
+            raise ValueError(
+                f"{name}=MultiHeadLoss needs a network with several heads, in a loop of one's own. "
+                "MultiHeadClassifier and MultiHeadMLP train by it, and take the loss of a head as "
+                f"their {name}."
             )
         if isinstance(loss, str):  # a wrong name, or parameter, before anything is done
             self._make_loss()

@@ -387,8 +387,10 @@ class NeSCalMLP(NeSCalClassifier):
         self.dropout = dropout
 
     def _get_param_names(self) -> list[str]:
-        hidden = {"module", "criterion"}
-        return [name for name in super()._get_param_names() if name not in hidden]
+        # What fit refuses is no parameter; but a clone must not lose it, and be accepted.
+        hidden = {"module": None, "criterion": nn.CrossEntropyLoss}
+        names = super()._get_param_names()
+        return [n for n in names if n not in hidden or getattr(self, n) is not hidden[n]]
 
     def _validate_own_params(self) -> None:
         super()._validate_own_params()

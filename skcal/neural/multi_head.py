@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from numbers import Integral, Real
 from typing import Any
@@ -14,9 +15,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from skcal.neural._disagreement import disagreement
-from skcal.neural._embedding import embed_rows
 from skcal.neural._folds import FoldEnsemble
-from skcal.neural._heads import Averaging, check_output_layer, heads_of, replace_output_layer
+from skcal.neural._heads import (
+    Averaging,
+    check_output_layer,
+    heads_of,
+    logits_of_heads,
+    replace_output_layer,
+)
 from skcal.neural._inherit import with_parameters_of
 from skcal.neural._presets import PRESETS
 from skcal.neural._rows import Rows
@@ -26,6 +32,8 @@ from skcal.neural.nescal import NeSCalClassifier
 
 # The paper has two heads, and four.
 _MOST_HEADS = 4
+# Whose lines a warning does not point at.
+_NOT_THE_USER = {"skcal", "sklearn", "joblib"}
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "n_heads": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -34,6 +42,17 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "mean_loss": ["boolean"],
     "averaging": [StrOptions({"proba", "logit"})],
 }
+
+
+def _level_of_the_user() -> int:
+    """Return how far up, for a warning of the caller, is the line that called ``fit``.
+
+    It may have come through a second ``fit``, a search or a pipeline.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).split(".")[0] in _NOT_THE_USER:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class _MultiHead(NeSCalClassifier):
@@ -52,12 +71,12 @@ class _MultiHead(NeSCalClassifier):
         super()._describe(rows)
         n_classes = len(self.classes_)
         n_heads = min(_MOST_HEADS, n_classes) if self.n_heads == "auto" else self.n_heads
-        if n_classes < n_heads:
+        if n_classes < n_heads and not getattr(self, "fold_histories_", []):  # once, not per fold
             warnings.warn(
                 f"There are fewer classes ({n_classes}) than heads (n_heads={n_heads}); "
                 "heads without classes of their own are trained with plain weights.",
                 UserWarning,
-                stacklevel=6,  # where fit was called
+                stacklevel=_level_of_the_user(),
             )
         groups = [np.empty(0, dtype=np.int64)] * n_heads
         if self.weighting == "partition":
@@ -136,9 +155,7 @@ class _MultiHead(NeSCalClassifier):
         )
         found = []
         for network in networks:
-            hidden, _ = embed_rows(network, inputs, "penultimate", device=self.device)
-            with torch.no_grad():
-                logits = heads_of(network).each(hidden).double().cpu().numpy()
+            logits = logits_of_heads(network, inputs, device=self.device).double().cpu().numpy()
             found.append(logits if self._shift is None else logits + self._shift)
         return found
 
@@ -345,7 +362,9 @@ class MultiHeadMLP(_MultiHead, NeSCalMLP):
         self.averaging = averaging
 
     def _get_param_names(self) -> list[str]:
-        return [name for name in super()._get_param_names() if name != "n_members"]
+        # As in NeSCalMLP: a clone shall be refused as well.
+        names = super()._get_param_names()
+        return [name for name in names if name != "n_members" or self.n_members != "auto"]
 
     def _validate_own_params(self) -> None:
         if self.n_members != "auto":
