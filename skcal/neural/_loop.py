@@ -15,8 +15,8 @@ from skorch.callbacks import EarlyStopping, EpochTimer, GradientNormClipping, LR
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from skcal.calibration import TemperatureScaling
 from skcal.neural._averaging import WeightAverage
+from skcal.neural._logits import check_logits, scaled_log_loss
 from skcal.neural._protocol import SkorchNet
 from skcal.neural._rows import Rows
 from skcal.neural.losses import Loss, MixupLoss
@@ -110,7 +110,8 @@ class TrainingNet(SkorchNet):
         if prefix == "module":
             return self._module_sizes() | params
         if prefix == "criterion" and isclass(self._loss) and not issubclass(self._loss, Loss):
-            return {"reduction": "none"} | params
+            takes_reduction = "reduction" in signature(self._loss).parameters
+            return {"reduction": "none"} | params if takes_reduction else params
         if prefix == "iterator_train":
             generator = torch.Generator().manual_seed(self._seed + 1)
             return {"shuffle": True, "generator": generator} | params
@@ -199,7 +200,7 @@ class TrainingNet(SkorchNet):
             self.criterion_.seed(self._seed + 4)
         self._rates = [group["lr"] for group in self.optimizer_.param_groups]
         batch = X[:_FIRST_ROWS]
-        _check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
+        check_logits(self.evaluation_step(batch), len(batch[1]), len(self.classes_))
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Take the learning rates back to where a schedule began: training may go on."""
@@ -236,7 +237,10 @@ class TrainingNet(SkorchNet):
         inputs = x["X"].to(self.device)
         if not (self.module_.training and isinstance(self.criterion_, MixupLoss)):
             return self.module_(inputs, **fit_params)
-        x["mix"] = mix = self.criterion_.draw(len(inputs)).to(self.device)
+        mix = self.criterion_.draw(len(inputs)).to(self.device)
+        x["mix"] = mix if mix.share < 1 else None
+        if mix.share == 1:  # nothing is mixed, and smoothing needs no second pass
+            return self.module_(inputs, **fit_params)
         if hasattr(self.module_, "embed_columns"):
             # Codes of categories cannot be mixed, their learned vectors can.
             return self.module_.classify(mix.of(self.module_.embed_columns(inputs)))
@@ -286,7 +290,7 @@ class TrainingNet(SkorchNet):
         n_members = y_pred.shape[1]
         targets = y_true.repeat_interleave(n_members)
         rows = row_losses(self.criterion_, y_pred.flatten(0, 1), targets)
-        if len(rows.shape) != 1:
+        if rows.shape != targets.shape:
             return rows  # refused by the caller
         return rows.view(-1, n_members).mean(dim=1)
 
@@ -332,7 +336,7 @@ class TrainingNet(SkorchNet):
             for name, values in parts.items()
         }
         if logits:
-            means["valid_scaled_loss"] = _scaled_log_loss(
+            means["valid_scaled_loss"] = scaled_log_loss(
                 torch.cat(logits), torch.cat(labels), torch.cat(row_weights)
             )
         loss = means[f"{prefix}_loss"]
@@ -376,30 +380,3 @@ class TrainingNet(SkorchNet):
 
 def _softmax(logits: Tensor) -> Tensor:
     return logits.softmax(dim=-1)
-
-
-def _scaled_log_loss(logits: Tensor, y: Tensor, weight: Tensor) -> float:
-    """Return the log-loss of validation rows after their own best temperature."""
-    scores, codes = logits.numpy(), y.numpy()
-    weights = (weight / weight.mean()).numpy()  # a calibrator counts rows by their weights
-    scaling = TemperatureScaling(input="logits")
-    scaling.fit(scores, codes, weights, classes=np.arange(scores.shape[1]))
-    log_proba = np.log(scaling.predict_proba(scores)[np.arange(len(codes)), codes])
-    return float(-np.average(log_proba, weights=weights))
-
-
-def _check_logits(output: Any, n_rows: int, n_classes: int) -> None:
-    """Refuse a module whose output cannot be logits."""
-    shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-    if shape != (n_rows, n_classes):
-        raise ValueError(
-            f"The module must return logits of shape {(n_rows, n_classes)}, one column per class; "
-            f"got {shape}."
-        )
-    values = output.detach()
-    sums = values.sum(dim=1)
-    if (values >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        raise ValueError(
-            "The module returns probabilities (rows between 0 and 1 that sum to 1); it must return "
-            "logits. Remove its softmax layer: predict_proba applies softmax by itself."
-        )

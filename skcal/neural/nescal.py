@@ -382,7 +382,7 @@ class NeSCalClassifier(NetClassifier):
         loss = super().get_loss(y_pred, y_true, X=X, training=training)
         if not training or self._smoother is None:
             return loss
-        if "mix" in X:  # neighbours are those of the rows themselves
+        if X.get("mix") is not None:  # neighbours are those of the rows themselves
             y_pred = self.module_(X["X"].to(self.device))
         y_pred = self._pool(y_pred)
         penalty = self._smoother.penalty(
