@@ -332,6 +332,13 @@ class MeanOfBatch(nn.Module):
         return nn.functional.cross_entropy(logits, target)
 
 
+class AsksForReduction(MeanOfBatch):
+    """The same, that must be told one and does not heed it."""
+
+    def __init__(self, reduction):
+        super().__init__()
+
+
 class OneNumber(MeanOfBatch):
     """The same, as a vector of one number."""
 
@@ -340,7 +347,7 @@ class OneNumber(MeanOfBatch):
 
 
 @every_kind
-@pytest.mark.parametrize("criterion", [MeanOfBatch, OneNumber()])
+@pytest.mark.parametrize("criterion", [MeanOfBatch, AsksForReduction, OneNumber()])
 def test_a_criterion_that_takes_its_own_mean_is_told_what_to_be(kind, criterion):
     model = build(kind, criterion)
     words = "one loss per row" if kind == "MultiHeadMLP" else r"one loss per row.*losses\.Penalty"

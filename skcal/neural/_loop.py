@@ -106,7 +106,7 @@ class TrainingNet(SkorchNet):
 
     def get_params_for(self, prefix: str) -> dict[str, Any]:
         """Return the arguments of a part: skorch's, and what only ``fit`` knows."""
-        params = super().get_params_for(prefix)
+        params = super().get_params_for(self._loss_parameter if prefix == "criterion" else prefix)
         if prefix == "module":
             return self._module_sizes() | params
         if prefix == "criterion" and isclass(self._loss) and not issubclass(self._loss, Loss):

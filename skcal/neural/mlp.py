@@ -479,6 +479,4 @@ class NeSCalMLP(NeSCalClassifier):
                 "d_embedding": self.d_embedding,
             }
             return own | self._columns | params
-        if prefix == "criterion":
-            return self._get_params_for("loss")
         return params
