@@ -77,6 +77,13 @@ def test_mixtures_are_drawn_from_beta_and_from_a_generator_of_their_own():
     assert MixupLoss(0).draw(20).share == 1
 
 
+def test_a_mixture_moves_to_the_device_of_its_rows():
+    mix = MixupLoss(random_state=0).draw(5)
+    moved = mix.to("meta")
+    assert (moved.partner.device.type, moved.share) == ("meta", mix.share)
+    assert torch.equal(mix.to("cpu").partner, mix.partner)
+
+
 def test_mixup_refuses_what_belongs_to_another_batch():
     with pytest.raises(ValueError, match="mix is of 3 rows, but the batch has 4"):
         MixupLoss()(LOGITS, TARGET, mix=MixupLoss().draw(3))

@@ -30,7 +30,7 @@ def log_proba_of(row):
 
 def confidence_and_hit(row, y):
     proba = proba_of(row)
-    return max(proba), float(proba.index(max(proba)) == y)
+    return max(proba), float(row.index(max(row)) == y)
 
 
 def cross_entropy(row, y, *, label_smoothing):
@@ -123,7 +123,7 @@ def soft_avuc(rows, target, *, temperature, threshold):
         e = min(max(entropy / math.log(k), 1e-6), 1 - 1e-6)
         slope = (math.log(e / (1 - e)) - math.log(threshold / (1 - threshold))) / temperature
         u = 0.5 * (1 + math.tanh(slope / 2))
-        hit = "A" if max(row) == row[y] and list(row).index(max(row)) == y else "I"
+        hit = "A" if row.index(max(row)) == y else "I"
         counts[hit + "U"] += u * math.tanh(entropy)
         counts[hit + "C"] += (1 - u) * (1 - math.tanh(entropy))
     return math.log(1 + (counts["AU"] + counts["IC"]) / max(counts["AC"] + counts["IU"], 1e-5))
@@ -180,13 +180,12 @@ ORACLES = {
 @st.composite
 def batches(draw):
     n, k = draw(st.integers(1, 9)), draw(st.integers(2, 5))
-    number = st.one_of(st.floats(-8, 8, width=32), st.sampled_from([0.0, 1.0, -30.0, 40.0]))
+    # Thousandths: of classes nearly alike, which is the largest would be a matter of rounding.
+    number = st.one_of(
+        st.integers(-8000, 8000).map(lambda z: z / 1000), st.sampled_from([0.0, 1.0, -30.0, 40.0])
+    )
     rows = draw(st.lists(st.lists(number, min_size=k, max_size=k), min_size=n, max_size=n))
     target = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
-    # Of classes alike, which is the largest is a matter of rounding.
-    for row in rows:
-        first, second = sorted(row)[-1:-3:-1]
-        assume(first == second or first - second > 1e-6)
     return rows, target
 
 

@@ -39,7 +39,8 @@ class PenalizedLoss(Loss):
     TypeError
         If ``penalty`` is not a :class:`Penalty`.
     ValueError
-        If a number is out of range, or ``base`` a name that is not known.
+        If a number is out of range, or ``base`` is a name that is not known, or no loss of the
+        rows.
 
     Examples
     --------
