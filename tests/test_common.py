@@ -15,12 +15,13 @@ from skcal import (
     CalibratedClassifier,
     CostSensitiveClassifier,
     DeepEnsembleClassifier,
+    MultiHeadMLP,
     NeSCalClassifier,
     NeSCalMLP,
     TabularEncoder,
 )
 from skcal.calibration import BaseCalibrator
-from skcal.neural import NetClassifier
+from skcal.neural import MultiHeadClassifier, NetClassifier
 
 # Enough training for the checks that ask for a good accuracy, and no more.
 FAST = {"max_epochs": 15, "lr": 0.02}
@@ -38,6 +39,9 @@ ESTIMATORS = [
     NeSCalMLP(smoothing=0, dropout=0.0, **EXACT),
     NeSCalClassifier(**FAST),
     NetClassifier(**FAST),
+    MultiHeadMLP(**FAST),
+    MultiHeadMLP(dropout=0.0, **EXACT),
+    MultiHeadClassifier(**FAST),
     CalibratedClassifier(LogisticRegression()),
     CalibratedClassifier(LogisticRegression(), ensemble=False),
     CalibratedClassifier(LogisticRegression(), cv=0.2, random_state=0),
@@ -87,6 +91,8 @@ def nets(**params):
         NetClassifier(module__dropout=0.0, **EXACT | params),
         NeSCalClassifier(module__dropout=0.0, smoothing=0, **EXACT | params),
         NeSCalMLP(dropout=0.0, smoothing=0, **EXACT | params),
+        MultiHeadMLP(dropout=0.0, **EXACT | params),
+        MultiHeadClassifier(module__dropout=0.0, **EXACT | params),
     ]
 
 

@@ -60,13 +60,14 @@ from skcal import (
     CalibratedClassifier,
     CostSensitiveClassifier,
     DeepEnsembleClassifier,
+    MultiHeadMLP,
     NeSCalClassifier,
     NeSCalMLP,
     TabularEncoder,
 )
 from skcal.calibration import BaseCalibrator
 from skcal.datasets import make_calibration_data
-from skcal.neural import Dropout, NetClassifier
+from skcal.neural import Dropout, MultiHeadClassifier, NetClassifier
 
 FAST = {"max_epochs": 8, "lr": 0.02, "random_state": 0}
 
@@ -95,6 +96,8 @@ CLASSIFIERS = {
     "NeSCalClassifier": NeSCalClassifier(**FAST),
     "module": NeSCalClassifier(Net, encoder=TabularEncoder(), **FAST | {"max_epochs": 30}),
     "NetClassifier": NetClassifier(**FAST),
+    "MultiHeadMLP": MultiHeadMLP(**FAST),
+    "MultiHeadClassifier": MultiHeadClassifier(**FAST),
     "temperature": CalibratedClassifier(on_tables(LogisticRegression())),
     "sigmoid": CalibratedClassifier(on_tables(LogisticRegression()), "sigmoid", cv=3),
     "isotonic": CalibratedClassifier(on_tables(LogisticRegression()), "isotonic", ensemble=False),
@@ -491,13 +494,14 @@ def test_a_module_of_a_notebook_travels_with_the_estimator():
 def test_parameters_set_after_fit_act_in_the_next_fit(model):
     X, y = blobs()
     before = model.fit(X, y).predict_proba(X)
+    loss = "loss" if "loss" in model.get_params(deep=False) else "criterion"
     changes = [
         {"lr": 0.05},
         {"optimizer": torch.optim.SGD},
         {"optimizer__weight_decay": 0.5},
         {"iterator_train": torch.utils.data.DataLoader},
         {"iterator_valid": torch.utils.data.DataLoader},
-        {"criterion": torch.nn.MultiMarginLoss},
+        {loss: torch.nn.MultiMarginLoss},
         {"callbacks": [("schedule", LRScheduler("StepLR", step_size=1, gamma=0.9))]},
         {"callbacks__schedule__gamma": 0.5},
     ]
