@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from skcal.neural._disagreement import disagreement
@@ -143,6 +144,7 @@ class _MultiHead(NeSCalClassifier):
         ndarray of shape (n_samples,), float64
             In nats, between 0 and the logarithm of the number of heads (of all folds together).
         """
+        check_is_fitted(self)
         lean = np.log(self.class_weights_)
         heads = [logits - lean for logits in self._head_logits(X)]
         return disagreement(np.concatenate(heads, axis=1))
