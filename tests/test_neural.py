@@ -524,7 +524,7 @@ def test_a_last_batch_of_one_row_trains_batch_normalisation():
 def test_parameters_set_after_fit_wait_for_the_next_fit():
     model = NeSCalClassifier(BatchNormNet, max_epochs=3, random_state=0).fit(X, Y)
     before = model.predict_proba(X)
-    model.set_params(module=None, dtype="float64", loss__label_smoothing=0.1)
+    model.set_params(module=None, dtype="float64", criterion__label_smoothing=0.1)
     assert np.array_equal(model.predict_proba(X), before)
     assert model.fit(X, Y).predict_proba(X).dtype == np.float64
 
