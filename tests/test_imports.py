@@ -114,6 +114,7 @@ def test_types_are_shipped():
 # A room imports only from rooms above it in this list.
 ROOMS = [
     "_version",
+    "_options",
     "datasets",
     "_rows",
     "_validation",

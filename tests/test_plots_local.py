@@ -192,8 +192,10 @@ def test_far_rows_do_not_blow_up_the_frame(rows):
 def test_errors(rows):
     points, y, p = rows
     draw_features = LocalCalibrationDisplay.from_predictions
-    for name, wrong in (("bandwidth", 0), ("bandwidth", "wide"), ("min_rows", -1)):
-        with pytest.raises(ValueError, match=f"{name} must be a positive number"):
+    with pytest.raises(TypeError, match="bandwidth must be a number; got 'wide'"):
+        draw(points, y, p, bandwidth="wide")
+    for name, wrong in (("bandwidth", 0), ("min_rows", -1), ("min_rows", np.inf)):
+        with pytest.raises(ValueError, match=f"{name} must be positive and finite"):
             draw(points, y, p, **{name: wrong})
     with pytest.raises(ValueError, match="confidence_level must be strictly"):
         draw(points, y, p, confidence_level=1)

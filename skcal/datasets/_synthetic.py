@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_random_state
+
+from skcal._options import check_whole
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -123,10 +125,10 @@ def make_calibration_data(
     >>> X_test, y_test, proba_test = make_calibration_data(
     ...     2000, n_classes=3, random_state=0, row_state=1)
     """
-    _check_count("n_samples", n_samples, 1)
-    _check_count("n_features", n_features, 1)
-    _check_count("n_classes", n_classes, 2)
-    _check_count("n_informative", n_informative, 1)
+    check_whole(n_samples, "n_samples")
+    check_whole(n_features, "n_features")
+    check_whole(n_classes, "n_classes", 2)
+    check_whole(n_informative, "n_informative")
     if n_informative > n_features:
         raise ValueError(
             f"n_informative must be at most n_features; got n_informative={n_informative} "
@@ -194,11 +196,6 @@ def _child_seeds(seed: Seed, n: int) -> list[int]:
     """Return seeds of independent streams; None means fresh entropy, not the global state."""
     rng = RandomState() if seed is None else check_random_state(seed)
     return [int(child) for child in rng.randint(2**32, size=n, dtype=np.uint32)]
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:

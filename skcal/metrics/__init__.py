@@ -3,7 +3,6 @@
 Everything public is imported from here. A new metric is one file, and one line below. Each part
 imports only from the parts above it:
 
-- ``_checks``: options that several metrics share
 - ``_events``: which predicted probability is held against which event
 - ``_bins``: bins of probabilities, and what they hold
 - ``_errors``: calibration errors over all rows, with bins and without; the reliability curve

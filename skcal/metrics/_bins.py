@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray, IntArray
-from skcal.metrics._checks import check_whole
 
 Strategy = Literal["uniform", "quantile"]
 

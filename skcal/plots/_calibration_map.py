@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray
 from skcal.plots._map_drawing import MapArtists, draw_curves, draw_simplex
 from skcal.plots._maps import ask, check_base, lattice, lines_to_corners, pooled
@@ -304,8 +304,7 @@ def _look(
     name: str,
 ) -> CalibrationMapDisplay:
     """Return the display of one map or of the folds' maps, not drawn yet."""
-    if not isinstance(n_points, Integral) or isinstance(n_points, bool) or n_points < 2:
-        raise ValueError(f"n_points must be a whole number of at least 2; got {n_points!r}.")
+    n_points = check_whole(n_points, "n_points", 2)
     if view not in ("auto", "curve", "simplex"):
         raise ValueError(f"view must be 'auto', 'curve' or 'simplex'; got {view!r}.")
     n_classes = len(classes)
@@ -319,7 +318,7 @@ def _look(
         before, _ = lattice()
         answers = np.array([ask(one, before) for one in calibrators])
         return cls(before, pool(answers), classes, name=name)
-    lines = lines_to_corners(n_classes, int(n_points), proportions)
+    lines = lines_to_corners(n_classes, n_points, proportions)
     after, members, interval = [], [], []
     # Class by class, which keeps the memory of many classes small.
     for column, line in enumerate(lines, start=1 if n_classes == 2 else 0):
@@ -329,7 +328,7 @@ def _look(
         if len(calibrators) == 1 and hasattr(calibrators[0], "predict_interval"):
             interval.append(ask(calibrators[0], line, "predict_interval")[:, column])
     return cls(
-        np.linspace(0.0, 1.0, int(n_points)),
+        np.linspace(0.0, 1.0, n_points),
         np.array(after),
         classes,
         interval=np.array(interval) if interval else None,

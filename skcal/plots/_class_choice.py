@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._bins import bin_edges, bin_statistics, binned_error
 from skcal.metrics._events import one_class
@@ -37,8 +37,7 @@ def choose_classes(
     codes: IntArray, weights: FloatArray, errors: FloatArray, max_classes: int, order: str
 ) -> list[int]:
     """Return the columns to show: all, or those that lead in the order asked for."""
-    if not isinstance(max_classes, Integral) or isinstance(max_classes, bool) or max_classes < 1:
-        raise ValueError(f"max_classes must be a whole number of at least 1; got {max_classes!r}.")
+    check_whole(max_classes, "max_classes")
     if order not in ORDERS:
         raise ValueError(f"order must be 'error' or 'count'; got {order!r}.")
     n_classes = len(errors)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray, check_predictions
 from skcal.metrics import log_loss
 from skcal.metrics._bins import bin_statistics
@@ -189,12 +189,11 @@ class ConfidenceHistogramDisplay:
         ValueError
             If an option is unknown, or labels and probabilities do not fit together.
         """
-        if not isinstance(n_bins, Integral) or isinstance(n_bins, bool) or n_bins < 1:
-            raise ValueError(f"n_bins must be a whole number of at least 1; got {n_bins!r}.")
+        n_bins = check_whole(n_bins, "n_bins")
         codes, proba, weights, classes = check_predictions(y_true, y_proba, sample_weight, labels)
         confidence, is_right = top_label(codes, proba)
         share = weights / weights.sum()
-        edges = np.linspace(1 / len(classes), 1, int(n_bins) + 1)
+        edges = np.linspace(1 / len(classes), 1, n_bins + 1)
         wrong, right = (
             bin_statistics(confidence, is_right, share * part, edges).weight
             for part in (1 - is_right, is_right)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy.ndimage import gaussian_filter1d
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
+from skcal._options import check_level, check_whole
 from skcal._validation import FloatArray, IntArray
 from skcal.metrics._bins import bin_edges, bin_statistics
 from skcal.metrics._errors.smooth import fixed_point, residual_spectrum
@@ -93,19 +93,17 @@ def fitted_curve(
     random_state: Seed,
 ) -> FittedReliabilityCurve:
     """Return the curve, its band, and the histogram of the predictions."""
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
-        )
-    if not isinstance(n_resamples, Integral) or isinstance(n_resamples, bool) or n_resamples < 2:
-        raise ValueError(f"n_resamples must be a whole number of at least 2; got {n_resamples!r}.")
+    check_level(confidence_level)
+    check_whole(n_resamples, "n_resamples", 2)
     edges = bin_edges(event.confidence, event.weights, n_bins, strategy)
     counted = event.weights > 0
     p, happened, weights = (part[counted] for part in event[:3])
     rng = RandomState() if random_state is None else check_random_state(random_state)
     fit = _isotonic_fit if method == "isotonic" else _smooth_fit
     predicted, rate, error, bandwidth, refit, band_at = fit(p, happened, weights)
-    fits = np.array([refit((rng.random_sample(len(p)) < p) * 1.0) for _ in range(n_resamples)])
+    fits = np.array(
+        [refit((rng.random_sample(len(p)) < p).astype(np.float64)) for _ in range(n_resamples)]
+    )
     tail = (1 - confidence_level) / 2
     lower, upper = np.quantile(fits, [tail, 1 - tail], axis=0)
     return FittedReliabilityCurve(

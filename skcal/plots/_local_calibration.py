@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from skcal._options import check_level, check_positive
 from skcal._validation import FloatArray
 from skcal.metrics._events import Kind
 from skcal.plots._inputs import AnyKind, predicted_by, read_event
@@ -254,17 +254,15 @@ class LocalCalibrationDisplay:
 
         Raises
         ------
+        TypeError
+            If `bandwidth` or `min_rows` is not a number.
         ValueError
             If features are not numbers, coordinates are not two finite columns, an option is
             out of range, or no point has enough rows around it.
         """
-        for option, value in (("bandwidth", bandwidth), ("min_rows", min_rows)):
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise ValueError(f"{option} must be a positive number; got {value!r}.")
-        if not 0 < confidence_level < 1:
-            raise ValueError(
-                f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
-            )
+        check_positive(bandwidth, "bandwidth")
+        check_positive(min_rows, "min_rows")
+        check_level(confidence_level)
         event = read_event(y_true, y_proba, kind, class_label, sample_weight, labels)
         points, axis_names = project(X, projection, len(event.weights))
         display = cls(

@@ -7,9 +7,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from skcal._options import check_level
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import Strategy, bin_edges, bin_statistics
-from skcal.metrics._checks import check_level
 from skcal.metrics._events import (
     Kind,
     check_kind,

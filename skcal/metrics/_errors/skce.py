@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist, pdist
 
+from skcal._options import check_positive, check_whole
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._checks import check_bandwidth, check_whole
 
 Distance = Literal["cityblock", "euclidean"]
 
@@ -123,7 +123,11 @@ def squared_kernel_calibration_error(
     n = len(proba)
     if n < 2:
         raise ValueError("The error compares different rows and needs two with weight; got one.")
-    width = median_distance(proba, distance) if bandwidth is None else check_bandwidth(bandwidth)
+    width = (
+        median_distance(proba, distance)
+        if bandwidth is None
+        else check_positive(bandwidth, "bandwidth")
+    )
     residual = -proba
     residual[np.arange(n), codes] += 1.0
     residual *= weights[:, None]

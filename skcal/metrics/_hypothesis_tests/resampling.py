@@ -9,8 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray, IntArray, check_predictions
-from skcal.metrics._checks import check_whole
 from skcal.metrics._errors.binned import binned_confidence, expected_calibration_error
 from skcal.metrics._hypothesis_tests.result import CalibrationTest
 from skcal.metrics._intervals.bootstrap import blocks, make_rng

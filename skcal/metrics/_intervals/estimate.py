@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
+from skcal._options import check_level, check_whole, find_name
 from skcal._validation import FloatArray, IntArray, check_labels, check_predictions
-from skcal.metrics._checks import check_level, check_whole, find_name
 from skcal.metrics._errors.binned import binned_confidence, expected_calibration_error
 from skcal.metrics._intervals.analytic import mean_interval
 from skcal.metrics._intervals.bootstrap import (

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skcal._options import check_whole
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import rank_order
-from skcal.metrics._checks import check_whole
 from skcal.metrics._events import Kind, check_kind, comparisons
 from skcal.metrics._local.segments import partitions
 

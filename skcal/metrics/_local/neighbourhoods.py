@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcal._options import check_positive, check_whole
 from skcal._validation import FloatArray, IntArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges
-from skcal.metrics._checks import check_bandwidth, check_whole
 from skcal.metrics._events import one_class
 from skcal.metrics._local.features import check_features, kernel_means
 
@@ -127,7 +127,7 @@ def local_calibration_error(
     """
     codes, proba, weights, _ = check_predictions(y_true, y_proba, sample_weight, labels)
     space = check_features(features, len(proba))
-    gamma = check_bandwidth(bandwidth)
+    gamma = check_positive(bandwidth, "bandwidth", "in the units of the features")
     if statistic not in ("mean", "max"):
         raise ValueError(f"statistic must be 'mean' (LCE) or 'max' (MLCE); got {statistic!r}.")
     shares = _class_shares(class_weight, codes, weights, proba.shape[1])

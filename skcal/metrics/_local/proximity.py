@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
+from skcal._options import check_whole
 from skcal._validation import TINY, FloatArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics, binned_error
-from skcal.metrics._checks import check_whole
 from skcal.metrics._events import Kind, mean_error
 from skcal.metrics._local.features import check_features
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skcal._options import find_name
 from skcal._validation import FloatArray, IntArray
-from skcal.metrics._checks import find_name
 from skcal.metrics._errors.binned import expected_calibration_error
 from skcal.metrics._scores.proper import brier_score_loss, log_loss, ranked_probability_score
 from skcal.metrics._scores.rows import RowScore, brier_scores, hits, log_losses, ranked_scores

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcal._options import find_name
 from skcal._validation import FloatArray, check_predictions
 from skcal.metrics._bins import Strategy
-from skcal.metrics._checks import find_name
 from skcal.metrics._scores.recalibrated import bin_means, cross_recalibrate, isotonic_rates
 from skcal.metrics._scores.rows import brier_scores, log_losses
 from skcal.metrics._scores.skill import base_rate

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
+from skcal._options import check_whole
 from skcal._rows import log_softmax
 from skcal._validation import FloatArray, IntArray, log_probabilities, zero_probability
 from skcal.calibration import make_calibrator
 from skcal.calibration._folds import deal_folds
 from skcal.calibration._temperature import find_temperature
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics
-from skcal.metrics._checks import check_whole
 
 _N_FOLDS = 5
 # A temperature beyond these says no more than that there is no signal, or no noise.

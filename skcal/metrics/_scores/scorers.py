@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics._scorer import _BaseScorer
 
+from skcal._options import find_name
 from skcal._validation import (
     FloatArray,
     IntArray,
@@ -18,7 +19,6 @@ from skcal._validation import (
     check_proba,
     encode_labels,
 )
-from skcal.metrics._checks import find_name
 from skcal.metrics._errors.binned import expected_calibration_error
 from skcal.metrics._errors.smooth import smooth_calibration_error
 from skcal.metrics._scores.proper import brier_score_loss, log_loss, ranked_probability_score

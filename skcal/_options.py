@@ -1,13 +1,12 @@
-"""Options that several metrics share: checked, or refused with a way out."""
+"""Options that several rooms share: checked, or refused with a way out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
+from math import inf
 from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
 
 
 def find_name(name: Any, names: Collection[str], argument: str, otherwise: str = "") -> str:
@@ -39,13 +38,12 @@ def check_level(confidence_level: Any) -> float:
     return float(confidence_level)
 
 
-def check_bandwidth(bandwidth: Any) -> float:
-    """Return a positive finite bandwidth."""
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
-        raise TypeError(f"bandwidth must be a number; got {bandwidth!r}.")
-    gamma = float(bandwidth)
-    if not 0 < gamma < np.inf:
-        raise ValueError(
-            f"bandwidth must be positive and finite, in the units of the features; got {gamma}."
-        )
-    return gamma
+def check_positive(value: Any, name: str, unit: str = "") -> float:
+    """Return a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    number = float(value)
+    if not 0 < number < inf:
+        told = f", {unit}" if unit else ""
+        raise ValueError(f"{name} must be positive and finite{told}; got {number}.")
+    return number
