@@ -17,7 +17,7 @@ from skcal.calibration import (
     TemperatureScaling,
     make_calibrator,
 )
-from skcal.calibration._folds import deal_folds
+from skcal.calibration._fitting.folds import deal_folds
 
 DEFAULTS = {
     2: ["identity", "temperature", "sigmoid", "beta", "isotonic"],

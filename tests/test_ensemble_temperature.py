@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from skcal.calibration import EnsembleTemperatureScaling, TemperatureScaling
-from skcal.calibration._ensemble_temperature import _mixture_weights
+from skcal.calibration._all_classes.ensemble_temperature import _mixture_weights
 
 
 def mixture_loss(mixture, log_parts, weights):

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import expit
 
-import skcal.calibration._logistic as logistic
-from skcal.calibration._logistic import fit_logistic
+import skcal.calibration._fitting.logistic as logistic
+from skcal.calibration._fitting.logistic import fit_logistic
 
 
 def mean_loss(theta, columns, targets, weights):

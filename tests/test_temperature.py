@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 
 from skcal import CalibratedClassifier, NeSCalMLP, TemperatureScaling
-from skcal.calibration._temperature import _of_many, _of_two
+from skcal.calibration._fitting.temperature import _of_many, _of_two
 
 
 def draw(n, k, *, seed=0, temperature=1.0, spread=2.0):

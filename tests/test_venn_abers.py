@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 from sklearn.isotonic import IsotonicRegression
 
 from skcal.calibration import VennAbersCalibration
-from skcal.calibration._venn_abers import _upper
+from skcal.calibration._one_vs_rest.venn_abers import _upper
 
 
 def by_definition(x, hit, weights, score, label):

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from skcal._validation import TINY, FloatArray, IntArray, encode_labels
 from skcal.calibrated._folds import Split, as_input
 from skcal.calibrated._scores import Scores
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.temperature import find_temperature
 
 
 class Pool:

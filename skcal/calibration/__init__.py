@@ -1,27 +1,34 @@
 """Post-hoc calibration: maps from a classifier's scores to calibrated probabilities.
 
-Needs numpy, scipy and scikit-learn only.
+Needs numpy, scipy and scikit-learn only. Everything public is imported from here. A new map is
+one file, and one line below. Each part imports only from the parts above it:
+
+- ``_portable``: fitted maps as plain dictionaries
+- ``_base``: what every map shares; its two methods are all that a map adds
+- ``_fitting``: what maps are fitted with: temperature, affine map, logistic curve, ties, folds
+- ``_all_classes``: maps of all classes' scores at once: temperature, matrices, base rates
+- ``_one_vs_rest``: maps of one probability, one per class against the rest: curves and bins
+- ``_choice``: maps by name, and the one that cross-validation chooses among them
 """
 
-from skcal.calibration._auto import AutoCalibration
+from skcal.calibration._all_classes.dirichlet import DirichletCalibration
+from skcal.calibration._all_classes.ensemble_temperature import EnsembleTemperatureScaling
+from skcal.calibration._all_classes.identity import IdentityCalibration
+from skcal.calibration._all_classes.matrix import MatrixScaling
+from skcal.calibration._all_classes.prior import PriorCorrection
+from skcal.calibration._all_classes.structured import StructuredMatrixScaling
+from skcal.calibration._all_classes.temperature import TemperatureScaling
+from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._beta import BetaCalibration
-from skcal.calibration._dirichlet import DirichletCalibration
-from skcal.calibration._ensemble_temperature import EnsembleTemperatureScaling
-from skcal.calibration._histogram import HistogramBinning
-from skcal.calibration._identity import IdentityCalibration
-from skcal.calibration._isotonic import IsotonicCalibration
-from skcal.calibration._matrix import MatrixScaling
-from skcal.calibration._one_vs_rest_calibration import OneVsRestCalibration
-from skcal.calibration._platt import PlattScaling
-from skcal.calibration._prior import PriorCorrection
-from skcal.calibration._quadratic import QuadraticScaling
-from skcal.calibration._registry import CALIBRATOR_NAMES, make_calibrator
-from skcal.calibration._scaling_binning import ScalingBinning
-from skcal.calibration._structured import StructuredMatrixScaling
-from skcal.calibration._temperature import TemperatureScaling
-from skcal.calibration._vector import VectorScaling
-from skcal.calibration._venn_abers import VennAbersCalibration
+from skcal.calibration._choice import CALIBRATOR_NAMES, AutoCalibration, make_calibrator
+from skcal.calibration._one_vs_rest.any_calibrator import OneVsRestCalibration
+from skcal.calibration._one_vs_rest.beta import BetaCalibration
+from skcal.calibration._one_vs_rest.histogram import HistogramBinning
+from skcal.calibration._one_vs_rest.isotonic import IsotonicCalibration
+from skcal.calibration._one_vs_rest.platt import PlattScaling
+from skcal.calibration._one_vs_rest.quadratic import QuadraticScaling
+from skcal.calibration._one_vs_rest.scaling_binning import ScalingBinning
+from skcal.calibration._one_vs_rest.venn_abers import VennAbersCalibration
 
 __all__ = [
     "CALIBRATOR_NAMES",

@@ -38,14 +38,19 @@ class Portable(BaseEstimator):
             If a parameter or attribute is neither plain nor a calibrator.
         """
         check_is_fitted(self)
+        return self._written()
+
+    def _written(self) -> dict[str, Any]:
+        """Return the dictionary; of a map that is not fitted, its parameters alone."""
         parameters = self.get_params(deep=False)
+        attributes = sorted(vars(self).items()) if hasattr(self, "loss_") else []
         return {
             "calibrator": type(self).__name__,
             "format": FORMAT,
             "parameters": {name: _plain(value, name) for name, value in parameters.items()},
             "fitted": {
                 name: _plain(value, name)
-                for name, value in sorted(vars(self).items())
+                for name, value in attributes
                 if name.endswith("_") and not name.startswith("_")
             },
         }
@@ -131,13 +136,9 @@ def _class_of(written: Any, cls: type) -> Any:
             f"The dictionary has format {written['format']}, and this version of skcal reads up "
             f"to {FORMAT}; update skcal."
         )
-    import skcal.calibration as room
-
     name = written["calibrator"]
-    found = cls if cls.__name__ == name else None
-    if found is None and name in room.__all__:
-        found = getattr(room, name)
-    if not (isinstance(found, type) and issubclass(found, Portable)) or isabstract(found):
+    found = cls if cls.__name__ == name else _own_classes().get(name)
+    if found is None or isabstract(found):
         raise ValueError(
             f"{name!r} is no calibrator of skcal; if it is your own class, call its from_dict."
         )
@@ -146,18 +147,19 @@ def _class_of(written: Any, cls: type) -> Any:
     return found
 
 
+def _own_classes() -> dict[str, type[Portable]]:
+    """Return this package's calibrators by name, all of which derive from :class:`Portable`."""
+    found = Portable.__subclasses__()
+    for one in found:  # which grows
+        found += one.__subclasses__()
+    room = __name__.rpartition(".")[0]
+    return {one.__name__: one for one in found if one.__module__.startswith(f"{room}.")}
+
+
 def _plain(value: Any, name: str) -> Any:
     """Return what JSON can hold."""
     if isinstance(value, Portable):
-        if not hasattr(value, "loss_"):  # a parameter: what it was fitted to is elsewhere
-            parameters = value.get_params(deep=False)
-            return {
-                "calibrator": type(value).__name__,
-                "format": FORMAT,
-                "parameters": {key: _plain(item, key) for key, item in parameters.items()},
-                "fitted": {},
-            }
-        return value.to_dict()
+        return value._written()
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist(), name)
     if isinstance(value, list | tuple):

@@ -13,8 +13,8 @@ from skcal._options import check_whole
 from skcal._rows import log_softmax
 from skcal._validation import FloatArray, IntArray, log_probabilities, zero_probability
 from skcal.calibration import make_calibrator
-from skcal.calibration._folds import deal_folds
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.folds import deal_folds
+from skcal.calibration._fitting.temperature import find_temperature
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics
 
 _N_FOLDS = 5

@@ -9,10 +9,10 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcal._validation import TINY, FloatArray, Input, IntArray
+from skcal._validation import TINY, FloatArray, Input
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._one_vs_rest import OneVsRestMap
-from skcal.calibration._ties import merge_ties
+from skcal.calibration._fitting.sorted_scores import find_bins, merge_ties, quantile_bins
+from skcal.calibration._one_vs_rest.base import OneVsRestMap
 
 
 class HistogramBinning(OneVsRestMap):
@@ -106,8 +106,7 @@ class HistogramBinning(OneVsRestMap):
         ties = merge_ties(log_odds, hit, weights)
         x, counts, hits = ties.x, ties.weight, ties.mean
         if self.strategy == "quantile":
-            first = quantile_bins(counts, self.n_bins)
-            edges = np.r_[x[0], (x[first[1:] - 1] + x[first[1:]]) / 2]
+            edges, first = quantile_bins(x, counts, self.n_bins)
         else:
             inner = np.arange(1, self.n_bins) / self.n_bins
             bins, first = np.unique(
@@ -126,18 +125,3 @@ class HistogramBinning(OneVsRestMap):
     def _map_column(self, learned: Any, log_odds: FloatArray) -> FloatArray:
         edges, values = learned
         return values[find_bins(edges, log_odds)]
-
-
-def find_bins(edges: FloatArray, values: FloatArray) -> IntArray:
-    """Return the bin of each value, given the bins' lower edges; below the first is in it."""
-    return np.maximum(np.searchsorted(edges, values, side="right") - 1, 0)
-
-
-def quantile_bins(counts: FloatArray, n_bins: int) -> IntArray:
-    """Return where bins of about equal weight begin among values in rising order.
-
-    A value belongs to the bin in which the middle of its weight lies.
-    """
-    middle = (np.cumsum(counts) - counts / 2) / counts.sum()
-    bins = np.minimum((middle * n_bins).astype(np.intp), n_bins - 1)
-    return np.flatnonzero(np.r_[True, np.diff(bins) > 0])

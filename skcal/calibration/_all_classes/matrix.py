@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcal._validation import FloatArray, Input
-from skcal.calibration._affine import AffineScaling
+from skcal.calibration._all_classes.affine_scaling import AffineScaling, structured_penalties
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._structured import structured_penalties
 
 
 class MatrixScaling(AffineScaling):

@@ -11,8 +11,8 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._isotonic import IsotonicCalibration
-from skcal.calibration._one_vs_rest import LogOdds, mapped_columns
+from skcal.calibration._one_vs_rest.isotonic import IsotonicCalibration
+from skcal.calibration._one_vs_rest.log_odds import LogOdds, mapped_columns
 
 
 class OneVsRestCalibration(BaseCalibrator):

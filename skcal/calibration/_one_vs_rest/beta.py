@@ -9,8 +9,8 @@ from sklearn.utils._param_validation import StrOptions
 
 from skcal._rows import log_sigmoid
 from skcal._validation import FloatArray, Input, IntArray
-from skcal.calibration._logistic import fit_logistic
-from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
+from skcal.calibration._fitting.logistic import fit_logistic
+from skcal.calibration._one_vs_rest.base import ShrunkMap, smoothed_targets
 
 
 class BetaCalibration(ShrunkMap):

@@ -9,8 +9,9 @@ from scipy.special import expit
 from sklearn.isotonic import isotonic_regression
 
 from skcal._validation import FloatArray
-from skcal.calibration._one_vs_rest import LogOdds, OneVsRestMap, mapped_columns
-from skcal.calibration._ties import merge_ties
+from skcal.calibration._fitting.sorted_scores import merge_ties
+from skcal.calibration._one_vs_rest.base import OneVsRestMap
+from skcal.calibration._one_vs_rest.log_odds import LogOdds, mapped_columns
 
 # How many scores are looked at in one go: few after a change, more while nothing changes.
 _NEAR, _FAR = 16, 65_536

@@ -10,9 +10,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcal._rows import log_softmax
 from skcal._validation import FloatArray, Input, IntArray
-from skcal.calibration._affine import AffineScaling
+from skcal.calibration._all_classes.affine_scaling import AffineScaling, structured_penalties
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.temperature import find_temperature
 
 
 class StructuredMatrixScaling(AffineScaling):
@@ -145,21 +145,3 @@ class StructuredMatrixScaling(AffineScaling):
         return np.logaddexp(
             scaled + np.log1p(-self.mixing_), np.log(self.mixing_) - np.log(n_classes)
         )
-
-
-def structured_penalties(
-    n_classes: int,
-    n: float,
-    structure: str,
-    *,
-    reg: float = 1.0,
-    rho: float = 1.0,
-    tau: float = 1.0,
-) -> tuple[FloatArray, FloatArray, float]:
-    """Return the identity, the published penalties of its entries and of the intercept."""
-    per_class = reg * n_classes**rho / n**tau
-    if structure == "vector":
-        return np.ones(n_classes), np.full(n_classes, per_class), per_class
-    pairs = reg * (n_classes * (n_classes - 1)) ** rho / n**tau
-    identity = np.eye(n_classes)
-    return identity, np.where(identity > 0, per_class, pairs), per_class

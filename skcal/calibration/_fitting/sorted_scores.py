@@ -1,4 +1,4 @@
-"""Scores in rising order, equal ones as one."""
+"""Scores in rising order: equal ones as one, and bins of them."""
 
 from __future__ import annotations
 
@@ -41,3 +41,19 @@ def merge_ties(x: FloatArray, targets: FloatArray, weights: FloatArray) -> Disti
     weight = np.add.reduceat(weights, first)
     mean = np.add.reduceat(weights * targets, first) / weight
     return Distinct(x[first], weight, mean, order, np.diff(np.r_[first, len(x)]))
+
+
+def quantile_bins(x: FloatArray, counts: FloatArray, n_bins: int) -> tuple[FloatArray, IntArray]:
+    """Return the lower edges of bins of about equal weight, and where among x (m,) they begin.
+
+    A value belongs to the bin in which the middle of its weight lies.
+    """
+    middle = (np.cumsum(counts) - counts / 2) / counts.sum()
+    bins = np.minimum((middle * n_bins).astype(np.intp), n_bins - 1)
+    first = np.flatnonzero(np.r_[True, np.diff(bins) > 0])
+    return np.r_[x[0], (x[first[1:] - 1] + x[first[1:]]) / 2], first
+
+
+def find_bins(edges: FloatArray, values: FloatArray) -> IntArray:
+    """Return the bin of each value, given the bins' lower edges; below the first is in it."""
+    return np.maximum(np.searchsorted(edges, values, side="right") - 1, 0)

@@ -12,11 +12,11 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcal._validation import FloatArray, Input, IntArray
-from skcal.calibration._affine import apply_affine, fit_affine
+from skcal.calibration._all_classes.affine_scaling import structured_penalties
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._folds import deal_folds, held_out_losses
-from skcal.calibration._structured import structured_penalties
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.affine import apply_affine, fit_affine
+from skcal.calibration._fitting.folds import deal_folds, held_out_losses
+from skcal.calibration._fitting.temperature import find_temperature
 
 
 class DirichletCalibration(BaseCalibrator):

@@ -11,10 +11,9 @@ from sklearn.utils._param_validation import Interval
 
 from skcal._validation import FloatArray, Input
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._histogram import find_bins, quantile_bins
-from skcal.calibration._logistic import fit_logistic
-from skcal.calibration._one_vs_rest import OneVsRestMap, smoothed_targets
-from skcal.calibration._ties import merge_ties
+from skcal.calibration._fitting.logistic import fit_logistic
+from skcal.calibration._fitting.sorted_scores import find_bins, merge_ties, quantile_bins
+from skcal.calibration._one_vs_rest.base import OneVsRestMap, smoothed_targets
 
 
 class ScalingBinning(OneVsRestMap):
@@ -100,8 +99,7 @@ class ScalingBinning(OneVsRestMap):
         self.converged_ &= converged
         ties = merge_ties(log_odds, hit, weights)
         x, counts = ties.x, ties.weight
-        first = quantile_bins(counts, self.n_bins)
-        edges = np.r_[x[0], (x[first[1:] - 1] + x[first[1:]]) / 2]
+        edges, first = quantile_bins(x, counts, self.n_bins)
         totals = np.add.reduceat(counts, first)
         scaled = line[0] * x + line[1]
         means = np.add.reduceat(counts * expit(scaled), first) / totals

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from skcal._validation import FloatArray, IntArray
-from skcal.calibration._logistic import fit_logistic
-from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
+from skcal.calibration._fitting.logistic import fit_logistic
+from skcal.calibration._one_vs_rest.base import ShrunkMap, smoothed_targets
 
 
 class QuadraticScaling(ShrunkMap):

@@ -10,7 +10,7 @@ import numpy as np
 from skcal._rows import log_softmax
 from skcal._validation import FloatArray, IntArray
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.temperature import find_temperature
 
 _MAX_ITER = 200
 # What is kept of the given probabilities where the uniform ones alone would be best: so little

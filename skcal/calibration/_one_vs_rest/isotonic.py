@@ -9,8 +9,8 @@ from scipy.special import logit
 from sklearn.isotonic import isotonic_regression
 
 from skcal._validation import FloatArray, Input
-from skcal.calibration._one_vs_rest import ShrunkMap, smoothed_targets
-from skcal.calibration._ties import merge_ties
+from skcal.calibration._fitting.sorted_scores import merge_ties
+from skcal.calibration._one_vs_rest.base import ShrunkMap, smoothed_targets
 
 # Steps rise by this much in log-odds, so that rows on one step keep the order of their scores.
 _TILT = 1e-9

@@ -1,4 +1,4 @@
-"""Small logistic regressions, one per one-dimensional map."""
+"""Small logistic regressions: the curve of one probability."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skcal._validation import TINY, FloatArray, Input, IntArray
-from skcal.calibration._affine import fit_affine
 from skcal.calibration._base import BaseCalibrator
+from skcal.calibration._fitting.affine import fit_affine
 
 # Shares that differ by less than a twentieth are taken for the same.
 _SAME = 0.05

@@ -1,8 +1,7 @@
-"""Affine maps of logits, fitted by penalised maximum likelihood."""
+"""Affine maps of all classes' logits, fitted by penalised maximum likelihood."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,8 +10,6 @@ from scipy.optimize import minimize
 
 from skcal._rows import row_blocks
 from skcal._validation import TINY, FloatArray, IntArray
-from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._temperature import find_temperature
 
 # Directions that are flat, as a shift of all logits is, are taken to curve by this share.
 _RIDGE = 1e-12
@@ -261,47 +258,3 @@ def _by_factors(
         return (scale * (outer_axes.T @ both @ inner_axes)).ravel()
 
     return _Change(forward, gradient)
-
-
-class AffineScaling(BaseCalibrator):
-    """Base of vector and matrix scaling: a temperature, then an affine map drawn to identity.
-
-    A map implements ``_penalties(n_classes, n)``, which returns the first value of the
-    matrix (K, K) or diagonal (K,), the penalties of its entries and that of the intercept.
-    """
-
-    max_iter: int
-    fit_intercept: bool = True
-
-    @abstractmethod
-    def _penalties(self, n_classes: int, n: float) -> tuple[FloatArray, FloatArray, float]:
-        """Return start, penalties of the same shape, and the penalty of the intercept."""
-
-    def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> None:
-        n_classes, n = log_proba.shape[1], float(weights.sum())
-        self.temperature_ = self._temperature(log_proba, codes, weights)
-        start, coef_penalty, intercept_penalty = self._penalties(n_classes, n)
-        fitted = fit_affine(
-            self._features(log_proba),
-            codes,
-            weights,
-            start=start,
-            toward=start,
-            coef_penalty=coef_penalty,
-            intercept_penalty=intercept_penalty,
-            fit_intercept=self.fit_intercept,
-            max_iter=self.max_iter,
-        )
-        self.coef_ = np.diag(fitted.coef) if fitted.coef.ndim == 1 else fitted.coef
-        self.intercept_ = fitted.intercept
-        self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
-
-    def _temperature(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float:
-        return find_temperature(log_proba, codes, weights)[0]
-
-    def _features(self, log_proba: FloatArray) -> FloatArray:
-        """Return what the matrix is applied to: logits whose rows have mean zero."""
-        return (log_proba - log_proba.mean(axis=1, keepdims=True)) / self.temperature_
-
-    def _transform(self, log_proba: FloatArray) -> FloatArray:
-        return apply_affine(self._features(log_proba), self.coef_, self.intercept_)

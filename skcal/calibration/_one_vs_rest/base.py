@@ -1,4 +1,4 @@
-"""One-dimensional maps, one per class against the rest."""
+"""Base classes of maps of one probability, one per class against the rest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcal._rows import log_sigmoid, mean_log_loss
+from skcal._rows import mean_log_loss
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._temperature import find_temperature
+from skcal.calibration._fitting.temperature import find_temperature
+from skcal.calibration._one_vs_rest.log_odds import LogOdds, log_proba_of, mapped_columns
 
 
 class OneVsRestMap(BaseCalibrator):
@@ -51,7 +52,7 @@ class OneVsRestMap(BaseCalibrator):
             if 0 < hit.sum() < len(hit):
                 learned, calibrated[row] = self._fit_column(calibrated[row], hit, weights)
             self.maps_.append(learned)
-        return _join(calibrated)
+        return log_proba_of(calibrated)
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         odds = LogOdds(log_proba)
@@ -62,7 +63,7 @@ class OneVsRestMap(BaseCalibrator):
             calibrated[row] = odds.column(column)
             if learned is not None:
                 calibrated[row] = self._map_column(learned, calibrated[row])
-        return _join(calibrated)
+        return log_proba_of(calibrated)
 
 
 class ShrunkMap(OneVsRestMap):
@@ -121,51 +122,6 @@ class ShrunkMap(OneVsRestMap):
         if self.shrinkage_ == 0:
             return curves
         return self._blend(curves, log_proba / self.temperature_)
-
-
-class LogOdds:
-    """ln(p / (1 - p)) of each column, exact where p is near 0 or 1.
-
-    Parameters
-    ----------
-    log_proba : ndarray of shape (n, K)
-        Each row's exponentials sum to one.
-    """
-
-    def __init__(self, log_proba: FloatArray) -> None:
-        n_classes = log_proba.shape[1]
-        self._columns = log_proba.T if n_classes == 2 else np.ascontiguousarray(log_proba.T)
-        if n_classes == 2:
-            return
-        # Only the largest probability can be so near 1 that 1 - p loses digits: the sum of
-        # the others is taken for it, and 1 - p for all else.
-        self._top = log_proba.argmax(axis=1)
-        rest = np.zeros(len(log_proba))
-        for column, values in enumerate(self._columns):
-            rest += np.exp(values) * (self._top != column)
-        self._log_rest = np.log(np.maximum(rest, np.finfo(np.float64).tiny))
-
-    def column(self, column: int) -> FloatArray:
-        """Return the log-odds (n,) of one class."""
-        values = self._columns[column]
-        if len(self._columns) == 2:
-            return values - self._columns[1 - column]
-        is_top = self._top == column
-        with np.errstate(divide="ignore"):
-            others = np.log1p(-np.exp(np.minimum(values, 0.0)))
-        return values - np.where(is_top, self._log_rest, others)
-
-
-def _join(calibrated: FloatArray) -> FloatArray:
-    """Return unnormalised log-probabilities (n, K) of calibrated log-odds (K, n), or (1, n)."""
-    if len(calibrated) == 1:
-        return np.vstack([np.zeros_like(calibrated), calibrated]).T
-    return log_sigmoid(calibrated).T
-
-
-def mapped_columns(log_proba: FloatArray) -> list[int]:
-    """Return the columns that have a map of their own: the second of two, or all."""
-    return [1] if log_proba.shape[1] == 2 else list(range(log_proba.shape[1]))
 
 
 def smoothed_targets(hit: FloatArray, weights: FloatArray) -> FloatArray:

@@ -1,7 +1,9 @@
-"""The calibrator that cross-validation chooses."""
+"""Calibrators by name, and the one that chooses among them by cross-validation."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -10,8 +12,22 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from skcal._validation import FloatArray, Input, IntArray
+from skcal.calibration._all_classes.dirichlet import DirichletCalibration
+from skcal.calibration._all_classes.ensemble_temperature import EnsembleTemperatureScaling
+from skcal.calibration._all_classes.identity import IdentityCalibration
+from skcal.calibration._all_classes.matrix import MatrixScaling
+from skcal.calibration._all_classes.structured import StructuredMatrixScaling
+from skcal.calibration._all_classes.temperature import TemperatureScaling
+from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._folds import deal_folds, held_out_losses
+from skcal.calibration._fitting.folds import deal_folds, held_out_losses
+from skcal.calibration._one_vs_rest.beta import BetaCalibration
+from skcal.calibration._one_vs_rest.histogram import HistogramBinning
+from skcal.calibration._one_vs_rest.isotonic import IsotonicCalibration
+from skcal.calibration._one_vs_rest.platt import PlattScaling
+from skcal.calibration._one_vs_rest.quadratic import QuadraticScaling
+from skcal.calibration._one_vs_rest.scaling_binning import ScalingBinning
+from skcal.calibration._one_vs_rest.venn_abers import VennAbersCalibration
 
 _TWO_CLASSES = ("identity", "temperature", "sigmoid", "beta", "isotonic")
 _MORE_CLASSES = ("identity", "temperature", "svs", "sms", "isotonic")
@@ -156,8 +172,6 @@ class AutoCalibration(BaseCalibrator):
             given = _TWO_CLASSES if n_classes == 2 else _MORE_CLASSES
         if not len(given):
             raise ValueError("candidates is empty; name at least one calibrator, or pass None.")
-        from skcal.calibration._registry import make_calibrator  # which knows this class
-
         found = [make_calibrator(one) for one in given]
         for one in found:
             if not isinstance(one, BaseCalibrator):
@@ -180,3 +194,72 @@ def _reason(names: list[str], means: FloatArray, error: FloatArray, best: int, c
         f"{least}; {names[chosen]} is simpler, and its {means[chosen]:.4f} are within a standard "
         f"error ({error[chosen]:.4f}) of it."
     )
+
+
+_BY_NAME: dict[str, Any] = {
+    "identity": IdentityCalibration,
+    "temperature": TemperatureScaling,
+    "ets": EnsembleTemperatureScaling,
+    "sigmoid": PlattScaling,
+    "platt": PlattScaling,
+    "quadratic": QuadraticScaling,
+    "beta": BetaCalibration,
+    "isotonic": IsotonicCalibration,
+    "histogram": HistogramBinning,
+    "scaling_binning": ScalingBinning,
+    "venn_abers": VennAbersCalibration,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+    "dirichlet": DirichletCalibration,
+    "svs": partial(StructuredMatrixScaling, structure="vector"),
+    "sms": StructuredMatrixScaling,
+    "auto": AutoCalibration,
+}
+CALIBRATOR_NAMES = tuple(_BY_NAME)
+
+
+def make_calibrator(calibrator: Any) -> Any:
+    """Return an unfitted calibrator for a name or an instance.
+
+    Parameters
+    ----------
+    calibrator : str or calibrator
+        A name: scikit-learn's "temperature", "sigmoid" (or "platt") and "isotonic", and
+        "identity", "ets", "quadratic", "beta", "histogram", "scaling_binning", "venn_abers",
+        "vector", "matrix", "dirichlet", "svs", "sms" and "auto". Or an object with
+        ``fit(scores, y, sample_weight, classes=...)`` and ``predict_proba(scores)``, which is
+        cloned.
+
+    Returns
+    -------
+    calibrator
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    TypeError
+        If it is neither a name nor a calibrator.
+
+    Examples
+    --------
+    >>> from skcal.calibration import make_calibrator
+    >>> make_calibrator("sigmoid")
+    PlattScaling()
+    """
+    if isinstance(calibrator, str):
+        if calibrator not in _BY_NAME:
+            near = get_close_matches(calibrator, _BY_NAME, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"Unknown calibrator {calibrator!r}; the names are {sorted(_BY_NAME)}.{hint}"
+            )
+        return _BY_NAME[calibrator]()
+    if isinstance(calibrator, type) or not (
+        hasattr(calibrator, "fit") and hasattr(calibrator, "predict_proba")
+    ):
+        raise TypeError(
+            "calibrator must be a name or an instance with fit and predict_proba; got "
+            f"{calibrator!r}."
+        )
+    return clone(calibrator, safe=False)
