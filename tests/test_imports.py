@@ -192,7 +192,7 @@ def test_a_room_knows_only_the_rooms_above_it(path):
 # --- Inside a room ----------------------------------------------------------------------
 
 # Rooms whose docstring lists their parts, files or folders, from the ground up.
-MAPPED = ["calibration", "metrics"]
+MAPPED = ["calibration", "metrics", "plots"]
 
 
 @pytest.mark.parametrize("room", MAPPED)

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcal._options import check_whole
 from skcal._validation import FloatArray
-from skcal.plots._map_drawing import MapArtists, draw_curves, draw_simplex
-from skcal.plots._maps import ask, check_base, lattice, lines_to_corners, pooled
-from skcal.plots._style import new_axes
+from skcal.plots._data.calibration_map import ask, check_base, lattice, lines_to_corners, pooled
+from skcal.plots._drawing.axes import empty_axes, new_axes
+from skcal.plots._drawing.calibration_map import MapArtists, draw_curves, draw_simplex
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,14 +277,24 @@ class CalibrationMapDisplay:
         ValueError
             If `ax` shows something that this map cannot be laid over.
         """
-        if ax is None:
-            ax = new_axes(5.6, 5.0) if self.before.ndim == 2 else new_axes(5.0, 5.0)
         name = self.name if name is None else name
         artists: MapArtists
         if self.before.ndim == 2:
+            ax = empty_axes(ax, 5.6, 5.0, "and a simplex lies under nothing")
             artists = draw_simplex(ax, self.before, self.after, self.classes, name, line_kwargs)
         else:
-            artists = draw_curves(ax, self, name or "Map", ref_line, line_kwargs)
+            ax = new_axes(5.0, 5.0) if ax is None else ax
+            artists = draw_curves(
+                ax,
+                self.before,
+                self.after,
+                self.classes,
+                name or "Map",
+                line_kwargs,
+                interval=self.interval,
+                members=self.members,
+                ref_line=ref_line,
+            )
         self.lines_: list[Line2D] = artists.lines
         self.band_: PolyCollection | None = artists.band
         self.arrows_: Quiver | None = artists.arrows

@@ -14,11 +14,11 @@ from skcal._validation import check_predictions
 from skcal.metrics import log_loss
 from skcal.metrics._bins import Strategy
 from skcal.metrics._events import find_column
-from skcal.plots._class_choice import ORDERS, Order, choose_classes, class_errors
-from skcal.plots._fitted_curve import Seed
-from skcal.plots._inputs import predicted_by
+from skcal.plots._data.class_choice import ORDERS, Order, choose_classes, class_errors
+from skcal.plots._data.fitted_curve import Seed
+from skcal.plots._data.inputs import predicted_by
+from skcal.plots._data.reliability import Method, find_curve
 from skcal.plots._reliability import ReliabilityDisplay
-from skcal.plots._reliability_curves import Method, find_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,9 @@ from skcal._validation import FloatArray, check_predictions
 from skcal.metrics import log_loss
 from skcal.metrics._bins import bin_statistics
 from skcal.metrics._events import top_label
-from skcal.plots._inputs import predicted_by
-from skcal.plots._style import DARKER, LIGHTER, new_axes
+from skcal.plots._data.inputs import predicted_by
+from skcal.plots._drawing.axes import empty_axes
+from skcal.plots._drawing.style import DARKER, LIGHTER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -232,13 +233,7 @@ class ConfidenceHistogramDisplay:
         ValueError
             If there is something on `ax` already.
         """
-        if ax is None:
-            ax = new_axes(5.5, 4.2)
-        elif ax.has_data():
-            raise ValueError(
-                "These axes show something already, and two histograms would hide each other. "
-                "Draw this one on axes of its own, or clear these with ax.clear()."
-            )
+        ax = empty_axes(ax, 5.5, 4.2, "and two histograms would hide each other")
         self.bars_wrong_: StepPatch = ax.stairs(
             self.wrong,
             self.edges,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcal.metrics import DecisionCurve, decision_curve
-from skcal.plots._inputs import predicted_by
-from skcal.plots._overlay import draw_legend, join_axes, mark_curve
-from skcal.plots._style import line_style, new_axes
+from skcal.plots._data.inputs import predicted_by
+from skcal.plots._drawing.axes import draw_legend, join_axes, mark_curve, new_axes
+from skcal.plots._drawing.style import line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

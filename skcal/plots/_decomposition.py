@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from skcal.metrics import ScoreDecomposition, score_decomposition
 from skcal.metrics._bins import Strategy
-from skcal.plots._inputs import predicted_by
-from skcal.plots._style import DARKER, LIGHTER, REFERENCE, new_axes
+from skcal.plots._data.inputs import predicted_by
+from skcal.plots._drawing.axes import empty_axes
+from skcal.plots._drawing.style import DARKER, LIGHTER, REFERENCE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -229,14 +230,8 @@ class ScoreDecompositionDisplay:
             If there is something on `ax` already.
         """
         names, parts = list(self.decompositions), list(self.decompositions.values())
-        if ax is None:
-            ax = new_axes(7.5, 1.5 + 0.45 * len(parts))
-        elif ax.has_data():
-            raise ValueError(
-                "These axes show something already, which the bars would hide. Draw them on axes "
-                "of their own, or clear these with ax.clear(). Several models are one display: "
-                "give them by name in a dict."
-            )
+        why = "which the bars would hide (several models are one display: give them by name in a dict)"
+        ax = empty_axes(ax, 7.5, 1.5 + 0.45 * len(parts), why)
         refinement = np.array([part.refinement_loss for part in parts])
         calibration = np.array([part.calibration_loss for part in parts])
         uncertainty = parts[0].uncertainty

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skcal._validation import FloatArray, IntArray
-from skcal.plots._overlay import draw_legend, join_axes, mark_curve
-from skcal.plots._panels import cut_panel
-from skcal.plots._style import line_style, log_scale, new_axes
+from skcal.plots._drawing.axes import draw_legend, join_axes, mark_curve, new_axes
+from skcal.plots._drawing.panels import cut_panel
+from skcal.plots._drawing.style import line_style, log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

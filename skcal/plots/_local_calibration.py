@@ -11,9 +11,9 @@ from scipy.special import ndtri
 from skcal._options import check_level, check_positive
 from skcal._validation import FloatArray
 from skcal.metrics._events import Kind
-from skcal.plots._inputs import AnyKind, predicted_by, read_event
-from skcal.plots._projection import project, smooth_error
-from skcal.plots._style import new_axes
+from skcal.plots._data.inputs import AnyKind, predicted_by, read_event
+from skcal.plots._data.projection import project, smooth_error
+from skcal.plots._drawing.axes import empty_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -297,13 +297,7 @@ class LocalCalibrationDisplay:
         """
         from matplotlib.ticker import LogLocator, MaxNLocator
 
-        if ax is None:
-            ax = new_axes(6.2, 4.8)
-        elif ax.has_data():
-            raise ValueError(
-                "These axes show something already, which the map would hide. Draw it on axes of "
-                "its own, or clear these with ax.clear()."
-            )
+        ax = empty_axes(ax, 6.2, 4.8, "which the map would hide")
         known = np.isfinite(self.error)
         chance = ndtri(0.5 + self.confidence_level / 2) * self.noise
         is_sure = known & (np.abs(self.error) > np.where(known, chance, 0.0))

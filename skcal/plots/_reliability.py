@@ -8,11 +8,13 @@ from numpy.typing import ArrayLike
 
 from skcal.metrics import ReliabilityCurve
 from skcal.metrics._bins import Strategy
-from skcal.plots._fitted_curve import FittedReliabilityCurve, Seed
-from skcal.plots._inputs import AnyKind, axis_labels, predicted_by
-from skcal.plots._panels import count_panel, draw_counts
-from skcal.plots._reliability_curves import Method, draw_binned, draw_fitted, find_curve
-from skcal.plots._style import draw_reference, line_style, new_axes
+from skcal.plots._data.fitted_curve import FittedReliabilityCurve, Seed
+from skcal.plots._data.inputs import AnyKind, predicted_by
+from skcal.plots._data.reliability import Method, find_curve
+from skcal.plots._drawing.axes import new_axes
+from skcal.plots._drawing.panels import count_panel, draw_counts
+from skcal.plots._drawing.reliability import axis_labels, draw_binned, draw_fitted
+from skcal.plots._drawing.style import draw_reference, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from skcal._validation import FloatArray
 from skcal.metrics import RiskCoverageCurve, risk_coverage_curve
-from skcal.plots._inputs import predicted_by
-from skcal.plots._overlay import draw_legend, join_axes, mark_curve
-from skcal.plots._style import line_style, new_axes
+from skcal.plots._data.inputs import predicted_by
+from skcal.plots._drawing.axes import draw_legend, join_axes, mark_curve, new_axes
+from skcal.plots._drawing.style import line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

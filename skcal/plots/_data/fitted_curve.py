@@ -17,7 +17,7 @@ from skcal._validation import FloatArray, IntArray
 from skcal.metrics._bins import bin_edges, bin_statistics
 from skcal.metrics._errors.smooth import fixed_point, residual_spectrum
 from skcal.metrics._events import Kind
-from skcal.plots._inputs import Event
+from skcal.plots._data.inputs import Event
 
 Seed = int | RandomState | None
 

@@ -22,14 +22,6 @@ DARKER, LIGHTER = "#E69F00", "#A9D3EC"
 REFERENCE: dict[str, Any] = {"color": "0.45", "linestyle": ":", "linewidth": 1.2}
 
 
-def new_axes(width: float, height: float) -> Axes:
-    """Return the only axes of a new figure whose labels find their room by themselves."""
-    from matplotlib import pyplot as plt
-
-    _, ax = plt.subplots(figsize=(width, height), layout="constrained")
-    return ax
-
-
 def line_style(number: int, given: dict[str, Any], **own: Any) -> dict[str, Any]:
     """Return the looks of the number-th line on an axes; what the caller gave has its way."""
     from matplotlib.cbook import normalize_kwargs

@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 from sklearn.decomposition import PCA
 
 from skcal._validation import FloatArray
-from skcal.plots._inputs import Event
+from skcal.plots._data.inputs import Event
 
 # Cells along each side of the picture.
 _CELLS = 160

@@ -77,11 +77,3 @@ def read_event(
         return Event(*top_label(codes, proba), weights, kind, None)
     column = 1 if kind == "positive" else find_column(classes, class_label)
     return Event(*one_class(codes, proba, column), weights, kind, classes.tolist()[column])
-
-
-def axis_labels(kind: Kind, class_label: Any) -> tuple[str, str]:
-    """Return labels for predicted probability and observed frequency, which name the event."""
-    if kind == "top-label":
-        return "Confidence in the predicted class", "Accuracy of the predicted class"
-    of = f"({'positive class' if kind == 'positive' else 'class'}: {class_label!r})"
-    return f"Predicted probability {of}", f"Observed frequency {of}"

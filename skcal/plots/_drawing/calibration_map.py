@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skcal._validation import FloatArray
-from skcal.plots._maps import lattice
-from skcal.plots._style import draw_reference, line_style
+from skcal.plots._data.calibration_map import lattice
+from skcal.plots._drawing.style import draw_reference, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +37,19 @@ class MapArtists(NamedTuple):
 
 
 def draw_curves(
-    ax: Axes, display: Any, name: str, ref_line: bool, line_kwargs: dict[str, Any]
+    ax: Axes,
+    x: FloatArray,
+    after: FloatArray,
+    class_labels: NDArray[Any],
+    name: str,
+    line_kwargs: dict[str, Any],
+    *,
+    interval: FloatArray | None,
+    members: FloatArray | None,
+    ref_line: bool,
 ) -> MapArtists:
     """Draw one curve, one for each of a few classes, or the median and range of many."""
-    x, after, classes = display.before, display.after, display.classes.tolist()
+    classes = class_labels.tolist()
     whose = f"of class {classes[1]!r}" if len(classes) == 2 else "of a class"
     xlabel = f"Probability {whose} before calibration"
     if ax.has_data() and ax.get_xlabel() != xlabel:
@@ -69,10 +78,10 @@ def draw_curves(
         for row, curve in enumerate(after):
             label = name if len(after) == 1 else f"{name}: {classes[row]!s}"
             line = draw(curve, label)
-            if display.interval is not None:
-                low, high = display.interval[row].T
+            if interval is not None:
+                low, high = interval[row].T
                 band = shade(low, high, line, _once(ax, "Interval"))
-            for member in () if display.members is None else display.members[:, row]:
+            for member in () if members is None else members[:, row]:
                 ax.plot(x, member, color=line.get_color(), alpha=0.4, linewidth=0.7)
     else:
         middle = np.median(after, axis=0)
@@ -109,11 +118,6 @@ def draw_simplex(
     """Draw arrows from where predictions were to where they go, over the distance."""
     from matplotlib.ticker import MaxNLocator
 
-    if ax.has_data():
-        raise ValueError(
-            "These axes show something already, and a simplex lies under nothing. Draw it on axes "
-            "of its own, or clear these with ax.clear()."
-        )
     moved = np.abs(after - before).sum(axis=1) / 2
     start, end = before @ _CORNERS, after @ _CORNERS
     # A map that moves nothing has one white field, not rounding blown up.

@@ -1,4 +1,4 @@
-"""Several curves of one quantity on the same axes."""
+"""Axes of displays: new ones, empty ones, and those that several curves share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,32 @@ if TYPE_CHECKING:
 
 _MEMORY = "_skcal_quantity"
 _MARK = "skcal-curve"
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Return the only axes of a new figure whose labels find their room by themselves."""
+    from matplotlib import pyplot as plt
+
+    _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def empty_axes(ax: Axes | None, width: float, height: float, why: str) -> Axes:
+    """Return the axes given, or new ones, for what must be alone there.
+
+    Raises
+    ------
+    ValueError
+        If they show something already; ``why`` that is in the way.
+    """
+    if ax is None:
+        return new_axes(width, height)
+    if ax.has_data():
+        raise ValueError(
+            f"These axes show something already, {why}. Draw it on axes of its own, or clear "
+            "these with ax.clear()."
+        )
+    return ax
 
 
 def join_axes(ax: Axes, quantity: str) -> int:
