@@ -207,3 +207,25 @@ def test_a_part_of_a_room_knows_only_the_parts_above_it(room):
             if name == f"skcal.{room}" or name.startswith(f"skcal.{room}."):
                 other = [*name.split("."), ""][2]
                 assert other in above, f"{place} imports {name}"
+
+
+# Private modules of these rooms that other rooms use, besides what is public.
+SHARED = {
+    "calibration._fitting.folds",
+    "calibration._fitting.temperature",
+    "metrics._bins",
+    "metrics._decisions.cost_matrix",
+    "metrics._errors.smooth",
+    "metrics._events",
+}
+
+
+def test_rooms_share_little_that_is_private():
+    used = set()
+    for path in SOURCES:
+        for name in imports(path):
+            place = name.removeprefix("skcal.")
+            room = place.partition(".")[0]
+            if room in MAPPED and room != room_of(path) and "._" in place:
+                used.add(place)
+    assert used == SHARED

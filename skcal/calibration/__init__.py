@@ -5,7 +5,8 @@ one file, and one line below. Each part imports only from the parts above it:
 
 - ``_portable``: fitted maps as plain dictionaries
 - ``_base``: what every map shares; its two methods are all that a map adds
-- ``_fitting``: what maps are fitted with: temperature, affine map, logistic curve, ties, folds
+- ``_fitting``: what maps are fitted with, and other rooms too: temperature, affine map, logistic
+  curve, ties, folds
 - ``_all_classes``: maps of all classes' scores at once: temperature, matrices, base rates
 - ``_one_vs_rest``: maps of one probability, one per class against the rest: curves and bins
 - ``_choice``: maps by name, and the one that cross-validation chooses among them

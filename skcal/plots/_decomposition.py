@@ -230,7 +230,7 @@ class ScoreDecompositionDisplay:
             If there is something on `ax` already.
         """
         names, parts = list(self.decompositions), list(self.decompositions.values())
-        why = "which the bars would hide (several models are one display: give them by name in a dict)"
+        why = "which the bars would hide (several models in one: give them by name in a dict)"
         ax = empty_axes(ax, 7.5, 1.5 + 0.45 * len(parts), why)
         refinement = np.array([part.refinement_loss for part in parts])
         calibration = np.array([part.calibration_loss for part in parts])
