@@ -204,6 +204,28 @@ def test_torchs_own_losses_are_rows_too():
         assert same_fit(ours, theirs)
 
 
+@pytest.mark.parametrize("net", ["float32", "float64"])
+@pytest.mark.parametrize("own", [torch.float32, torch.float64])
+def test_a_loss_follows_the_precision_of_the_network(net, own):
+    # NumPy's numbers have double precision.
+    factors = torch.tensor([0.5, 4.0, 1.0], dtype=own)
+    loss, watch = nn.CrossEntropyLoss(weight=factors), Watch()
+    model = exact("NetClassifier", loss, callbacks=[watch], dtype=net, max_epochs=1).fit(X, Y)
+    assert loss.weight.dtype == own  # a copy of it was trained with
+    logits = watch.logits(torch.from_numpy(model._encode(X, reset=False)), training=True)
+    terms = -factors.numpy()[Y] * log_softmax(logits, axis=1)[np.arange(96), Y]
+    assert model.history_[0, "criterion"] == pytest.approx(terms.mean(), rel=1e-5)
+    assert model.predict_proba(X).dtype == net
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of the compiler
+@pytest.mark.parametrize("kind", ["NeSCalMLP", "MultiHeadMLP"])
+@pytest.mark.parametrize("name", SORTS)
+def test_the_loss_of_a_compiled_network_is_the_same(kind, name):
+    compiled = build(kind, name, compile=True, compile__backend="eager")
+    assert same_fit(build(kind, name), compiled)
+
+
 ARGUMENTS = {
     "label_smoothing": {"label_smoothing": [0.01, 0.3]},
     "focal": {"gamma": [0.5, 4.0]},

@@ -174,9 +174,13 @@ class TrainingNet(SkorchNet):
         """Change the module that was built, seeded as it was; nothing here."""
 
     def initialize_criterion(self) -> Self:
-        """Build the loss, by name, class or instance."""
-        self.criterion_ = self._make_loss()
+        """Build the loss, by name, class or instance, in the precision of the network."""
+        self.criterion_ = self._make_loss().to(getattr(torch, self.dtype))
         return self
+
+    def torch_compile(self, module: nn.Module, name: str) -> nn.Module:
+        """Compile the network; a compiled loss could not be asked for its rows."""
+        return module if name == "criterion" else super().torch_compile(module, name)
 
     def _seed_dropout(self) -> None:
         generator = torch.Generator(device=self.device).manual_seed(self._seed + 2)
