@@ -360,9 +360,21 @@ class Wide(nn.Module):
         return X @ self.weight
 
 
+class Lazy(nn.Module):
+    """Learns how many inputs its layers have from the first rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.LazyLinear(6), nn.ReLU(), nn.LazyLinear(3))
+
+    def forward(self, X):
+        return self.layers(X)
+
+
 @pytest.mark.parametrize(
     ("module", "params", "words"),
     [
+        (Lazy, {}, "has none. Give it one as its output layer"),
         (Net, {"head": "haed"}, r"none of the name 'haed'.*Those it has are \['head'\]"),
         (Net, {"head": "body"}, "none of the name 'body'"),
         (Net, {"head": "body.0"}, "none of the name 'body.0'"),
@@ -505,6 +517,17 @@ def test_a_deep_ensemble_of_it():
     members = [member.predict_proba(X) for member in model.estimators_]
     assert_allclose(model.predict_proba(X), np.mean(members, axis=0), atol=1e-6)
     assert not np.allclose(*members)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of the compiler
+@both
+def test_heads_of_a_compiled_network(make):
+    model = make().fit(X, Y)
+    compiled = make(compile=True, compile__backend="eager").fit(X, Y)
+    for method in ("predict_proba", "disagreement"):
+        assert_array_equal(getattr(compiled, method)(X), getattr(model, method)(X))
+    each = compiled.predict_proba(X, per_head=True)
+    assert_array_equal(each, model.predict_proba(X, per_head=True))
 
 
 @both

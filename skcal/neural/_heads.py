@@ -72,7 +72,10 @@ def replace_output_layer(
     linear = {
         path: part
         for path, part in module.named_modules()
-        if isinstance(part, nn.Linear) and path and part.out_features == n_classes
+        if path
+        and isinstance(part, nn.Linear)
+        and part.out_features == n_classes
+        and not isinstance(part, nn.LazyLinear)  # which does not know its inputs yet
     }
     if name == "auto" and linear:
         name = [*linear][-1]
@@ -110,6 +113,7 @@ def check_output_layer(module: nn.Module, X: Tensor) -> None:
     ValueError
         If the heads are not the output layer.
     """
+    module = getattr(module, "_orig_mod", module)  # hooks are for what is not compiled
     seen: list[Tensor] = []
     hook = heads_of(module).register_forward_hook(lambda _, __, output: seen.append(output))
     try:
