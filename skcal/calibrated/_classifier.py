@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -17,8 +16,6 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
-    _routing_enabled,
-    process_routing,
 )
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -26,24 +23,25 @@ from sklearn.utils.validation import (
     _check_y,
     _num_samples,
     check_is_fitted,
-    has_fit_parameter,
 )
 
 from skcal._validation import FloatArray, IntArray, check_weights, encode_labels
-from skcal.calibrated._early_stopping import announce_validation
-from skcal.calibrated._folds import (
-    as_input,
-    check_number,
-    fit_folds,
-    fit_single,
-    gives_intervals,
-    is_share,
-    make_splits,
-)
+from skcal.calibrated._folds import as_input, fit_folds, fit_single
 from skcal.calibrated._frozen import fit_frozen
 from skcal.calibrated._pooling import Pool, find_pooling_temperature
+from skcal.calibrated._routing import route_params
 from skcal.calibrated._scores import known_classes, name_of, read_scores
+from skcal.calibrated._splits import check_cv_number, is_share, make_splits
+from skcal.calibrated._validation_fold import check_validation_fold
 from skcal.calibration import make_calibrator
+
+
+def _gives_intervals(model: CalibratedClassifier) -> bool:
+    """Tell whether the calibrator has ``predict_interval``."""
+    try:
+        return hasattr(make_calibrator(model.calibrator), "predict_interval")
+    except (TypeError, ValueError):  # no calibrator: ``fit`` says so
+        return False
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -222,7 +220,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             If a class that is to be calibrated is unknown to the model that scores it.
         """
         self.__dict__.pop("calibrated_classifiers_", None)  # a failed fit leaves no model behind
-        check_number(self.cv)
+        check_cv_number(self.cv)
         self._validate_params()
         if y is None:
             raise ValueError(
@@ -242,7 +240,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         frozen = self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator)
         once = is_share(self.cv)
         if self.validation_fold:
-            announce_validation(
+            check_validation_fold(
                 self.estimator, frozen=frozen, refitted=self.ensemble is False and not once
             )
         temperature = 1.0
@@ -261,7 +259,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     f"{type(self).__name__} needs at least two classes; the data holds one class, "
                     f"{classes.tolist()[0]!r}."
                 )
-            params, split_params = self._route(weights, groups, fit_params)
+            params, split_params = route_params(self, weights, groups, fit_params)
             splits = make_splits(self.cv, X, labels, split_params, self.random_state)
             if self.ensemble is False and not once:
                 pairs = [fit_single(self, template, X, labels, splits, weights, params, classes)]
@@ -299,7 +297,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             pool.add(proba, slice(None), columns)
         return pool.proba(self.pooling_temperature_)
 
-    @available_if(gives_intervals)
+    @available_if(_gives_intervals)
     def predict_interval(self, X: Any) -> FloatArray:
         """Return lower and upper probabilities, if the calibrator gives such intervals.
 
@@ -392,30 +390,3 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             ask = getattr(pair.calibrator, method)
             columns = encode_labels(pair.estimator.classes_, self.classes_)
             yield ask(as_input(pair.calibrator, scores)), columns
-
-    def _route(
-        self, weights: FloatArray | None, groups: ArrayLike | None, fit_params: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the estimator's ``fit`` and the splitter get."""
-        if _routing_enabled():
-            if groups is not None and (self.cv is None or isinstance(self.cv, Integral)):
-                raise ValueError(
-                    f"cv={self.cv!r} takes no account of groups; use cv=GroupKFold(), "
-                    "StratifiedGroupKFold() or a share (cv=0.2)."
-                )
-            offered = {"sample_weight": weights, "groups": groups, **fit_params}
-            offered = {name: value for name, value in offered.items() if value is not None}
-            routed = process_routing(self, "fit", **offered)
-            return dict(routed.estimator.fit), dict(routed.splitter.split)
-        estimator_params = dict(fit_params)
-        if weights is not None:
-            if has_fit_parameter(self.estimator, "sample_weight"):
-                estimator_params["sample_weight"] = weights
-            else:
-                warnings.warn(
-                    f"{type(self.estimator).__name__} takes no sample_weight: it is trained "
-                    "without weights, and only the calibrator uses them.",
-                    UserWarning,
-                    stacklevel=3,
-                )
-        return estimator_params, {} if groups is None else {"groups": groups}

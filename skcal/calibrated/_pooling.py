@@ -10,8 +10,9 @@ from scipy.special import log_softmax, softmax
 from sklearn.utils import Bunch
 
 from skcal._validation import TINY, FloatArray, IntArray, encode_labels
-from skcal.calibrated._folds import Split, as_input
+from skcal.calibrated._folds import as_input
 from skcal.calibrated._scores import Scores
+from skcal.calibrated._splits import Split
 from skcal.calibration._fitting.temperature import find_temperature
 
 

@@ -16,8 +16,8 @@ from skcal.calibrated._scores import name_of
 _EVAL_WEIGHTS = ("eval_sample_weight", "sample_weight_eval_set")  # LightGBM, XGBoost
 
 
-def announce_validation(estimator: Any, *, frozen: bool, refitted: bool) -> None:
-    """Say what ``validation_fold`` costs, or why it cannot be."""
+def check_validation_fold(estimator: Any, *, frozen: bool, refitted: bool) -> None:
+    """Refuse ``validation_fold`` where it cannot be, and warn of what it costs."""
     if frozen:
         raise ValueError(
             "validation_fold=True cannot be: a frozen estimator is not trained any more."
