@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 
 from skcal import CalibratedClassifier, NeSCalMLP, TemperatureScaling
-from skcal.calibration._fitting.temperature import _of_many, _of_two
+from skcal.calibration._fitting.temperature import _derivatives_of_many, _derivatives_of_two
 
 
 def draw(n, k, *, seed=0, temperature=1.0, spread=2.0):
@@ -100,7 +100,10 @@ def test_root_is_the_minimum_of_the_objective(k, true, shrinkage):
     assert scaling.temperature_ == pytest.approx(np.exp(best.x), rel=1e-5)
 
 
-@pytest.mark.parametrize(("k", "derivatives_of"), [(2, _of_two), (2, _of_many), (4, _of_many)])
+@pytest.mark.parametrize(
+    ("k", "derivatives_of"),
+    [(2, _derivatives_of_two), (2, _derivatives_of_many), (4, _derivatives_of_many)],
+)
 def test_derivatives_are_those_of_the_log_loss_and_only_rise(k, derivatives_of):
     logits, y = draw(200, k, temperature=2.5)
     weights = np.random.default_rng(1).exponential(size=200)
@@ -122,7 +125,9 @@ def test_many_rows_reach_the_optimum_of_them_all(k):
     logits, y = draw(50_000, k, temperature=2.0)
     logits[::10] *= 5
     many = fit(logits, y, shrinkage=0)
-    first = _of_many(log_softmax(logits, axis=1), y, np.ones(50_000))(1 / many.temperature_)[0]
+    first = _derivatives_of_many(log_softmax(logits, axis=1), y, np.ones(50_000))(
+        1 / many.temperature_
+    )[0]
     assert abs(first) < 1e-4
     assert many.converged_
 

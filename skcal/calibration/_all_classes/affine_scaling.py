@@ -31,7 +31,7 @@ class AffineScaling(BaseCalibrator):
         self.temperature_ = self._temperature(log_proba, codes, weights)
         start, coef_penalty, intercept_penalty = self._penalties(n_classes, n)
         fitted = fit_affine(
-            self._features(log_proba),
+            self._matrix_input(log_proba),
             codes,
             weights,
             start=start,
@@ -48,12 +48,12 @@ class AffineScaling(BaseCalibrator):
     def _temperature(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float:
         return find_temperature(log_proba, codes, weights)[0]
 
-    def _features(self, log_proba: FloatArray) -> FloatArray:
+    def _matrix_input(self, log_proba: FloatArray) -> FloatArray:
         """Return what the matrix is applied to: logits whose rows have mean zero."""
         return (log_proba - log_proba.mean(axis=1, keepdims=True)) / self.temperature_
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
-        return apply_affine(self._features(log_proba), self.coef_, self.intercept_)
+        return apply_affine(self._matrix_input(log_proba), self.coef_, self.intercept_)
 
 
 def structured_penalties(

@@ -138,7 +138,7 @@ class StructuredMatrixScaling(AffineScaling):
             n_classes, n, self.structure, reg=self.reg, rho=self.rho, tau=self.tau
         )
 
-    def _features(self, log_proba: FloatArray) -> FloatArray:
+    def _matrix_input(self, log_proba: FloatArray) -> FloatArray:
         """Return logarithms of temperature-scaled probabilities mixed with uniform ones."""
         n_classes = log_proba.shape[1]
         scaled = log_softmax(log_proba / self.temperature_)

@@ -29,7 +29,7 @@ def find_temperature(
     Parameters and objective are those of :class:`TemperatureScaling`, on clean arrays.
     """
     low, high = -float(np.log(bounds[1])), -float(np.log(bounds[0]))
-    of = _of_two if log_proba.shape[1] == 2 else _of_many
+    of = _derivatives_of_two if log_proba.shape[1] == 2 else _derivatives_of_many
     derivatives = of(log_proba, codes, weights)
     start, n_iter = 0.0, 0
     some = slice(None, None, len(codes) // _FEW_ROWS)
@@ -100,7 +100,9 @@ def _pull(log_inverse: float) -> tuple[float, float]:
     return slope, 2 * strength * (width - log_inverse**2) / whole**2
 
 
-def _of_two(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> _Derivatives:
+def _derivatives_of_two(
+    log_proba: FloatArray, codes: IntArray, weights: FloatArray
+) -> _Derivatives:
     """Return the derivatives for two classes, which have one score: the margin of the first."""
     margin = log_proba[:, 0] - log_proba[:, 1]
     moved = weights * margin
@@ -119,7 +121,9 @@ def _of_two(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> _Der
     return derivatives
 
 
-def _of_many(log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> _Derivatives:
+def _derivatives_of_many(
+    log_proba: FloatArray, codes: IntArray, weights: FloatArray
+) -> _Derivatives:
     """Return the derivatives for any number of classes, block by block."""
     shape, ones = log_proba.shape, np.ones(log_proba.shape[1])
     top = np.empty(len(codes))

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._one_vs_rest.isotonic import IsotonicCalibration
-from skcal.calibration._one_vs_rest.log_odds import LogOdds, mapped_columns
+from skcal.calibration._one_vs_rest.log_odds import LogOdds, log_proba_of, mapped_columns
 
 
 class OneVsRestCalibration(BaseCalibrator):
@@ -133,10 +133,9 @@ class OneVsRestCalibration(BaseCalibrator):
             elif one is not None:
                 hit = np.asarray(one.predict_proba(expit(calibrated[row])))[:, 1]
                 calibrated[row] = logit(np.clip(hit, TINY, 1 - 1e-16))
-        if log_proba.shape[1] == 2:
-            calibrated = np.vstack([-calibrated, calibrated])
-            return log_expit(calibrated).T
-        return (calibrated if self.normalize == "softmax" else log_expit(calibrated)).T
+        if self.normalize == "softmax" and len(columns) > 1:
+            return calibrated.T
+        return log_proba_of(calibrated)
 
 
 def _two_columns(log_odds: FloatArray) -> FloatArray:

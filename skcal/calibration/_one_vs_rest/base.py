@@ -36,11 +36,9 @@ class OneVsRestMap(BaseCalibrator):
         """Return calibrated log-odds (n,)."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
-        return mean_log_loss(self._fit_curves(log_proba, codes, weights), codes, weights)
+        return mean_log_loss(self._fit_maps(log_proba, codes, weights), codes, weights)
 
-    def _fit_curves(
-        self, log_proba: FloatArray, codes: IntArray, weights: FloatArray
-    ) -> FloatArray:
+    def _fit_maps(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> FloatArray:
         """Set ``maps_`` and return the unnormalised log-probabilities (n, K) of these rows."""
         odds = LogOdds(log_proba)
         columns = mapped_columns(log_proba)
@@ -97,31 +95,31 @@ class ShrunkMap(OneVsRestMap):
         """Return how many parameters one curve has."""
 
     def _fit(self, log_proba: FloatArray, codes: IntArray, weights: FloatArray) -> float | None:
-        curves = self._fit_curves(log_proba, codes, weights)
+        mapped = self._fit_maps(log_proba, codes, weights)
         self.temperature_ = find_temperature(log_proba, codes, weights)[0]
         self.shrinkage_ = self.shrinkage
         if self.shrinkage != "auto":
             return None
         tempered = log_proba / self.temperature_
-        before, after = (mean_log_loss(part, codes, weights) for part in (tempered, curves))
+        before, after = (mean_log_loss(part, codes, weights) for part in (tempered, mapped))
         gain = weights.sum() * (before - after)
         sizes = [self._n_parameters(one) for one in self.maps_ if one is not None]
         extra = max(sum(sizes) - 1, 0)  # rows of a single class have no curve at all
         noise = extra + np.sqrt(2 * extra)
         self.shrinkage_ = 1.0 if 2 * gain <= noise else float(noise / (2 * gain))
-        return mean_log_loss(self._blend(curves, tempered), codes, weights)
+        return mean_log_loss(self._blend(mapped, tempered), codes, weights)
 
-    def _blend(self, curves: FloatArray, tempered: FloatArray) -> FloatArray:
+    def _blend(self, mapped: FloatArray, tempered: FloatArray) -> FloatArray:
         # The sum of two logarithms is known up to a constant per row as they are.
-        return (1 - self.shrinkage_) * curves + self.shrinkage_ * tempered
+        return (1 - self.shrinkage_) * mapped + self.shrinkage_ * tempered
 
     def _transform(self, log_proba: FloatArray) -> FloatArray:
         if self.shrinkage_ == 1:
             return log_proba / self.temperature_
-        curves = super()._transform(log_proba)
+        mapped = super()._transform(log_proba)
         if self.shrinkage_ == 0:
-            return curves
-        return self._blend(curves, log_proba / self.temperature_)
+            return mapped
+        return self._blend(mapped, log_proba / self.temperature_)
 
 
 def smoothed_targets(hit: FloatArray, weights: FloatArray) -> FloatArray:
