@@ -9,6 +9,7 @@ one file, and one line below. Each part imports only from the parts above it:
   curve, ties, folds
 - ``_all_classes``: maps of all classes' scores at once: temperature, matrices, base rates
 - ``_one_vs_rest``: maps of one probability, one per class against the rest: curves and bins
+- ``_local``: maps that differ from region to region of some features
 - ``_choice``: maps by name, and the one that cross-validation chooses among them
 """
 
@@ -22,6 +23,8 @@ from skcal.calibration._all_classes.temperature import TemperatureScaling
 from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._choice import CALIBRATOR_NAMES, AutoCalibration, make_calibrator
+from skcal.calibration._local.base import LocalCalibrator
+from skcal.calibration._local.vq_dirichlet import VQDirichletCalibration
 from skcal.calibration._one_vs_rest.any_calibrator import OneVsRestCalibration
 from skcal.calibration._one_vs_rest.beta import BetaCalibration
 from skcal.calibration._one_vs_rest.histogram import HistogramBinning
@@ -41,6 +44,7 @@ __all__ = [
     "HistogramBinning",
     "IdentityCalibration",
     "IsotonicCalibration",
+    "LocalCalibrator",
     "MatrixScaling",
     "OneVsRestCalibration",
     "PlattScaling",
@@ -49,6 +53,7 @@ __all__ = [
     "ScalingBinning",
     "StructuredMatrixScaling",
     "TemperatureScaling",
+    "VQDirichletCalibration",
     "VectorScaling",
     "VennAbersCalibration",
     "make_calibrator",

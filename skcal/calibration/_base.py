@@ -122,6 +122,17 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         ValueError
             If scores are not what ``input`` declares, or a label has no column.
         """
+        return self._fit_rows(scores, y, sample_weight, classes)
+
+    def _fit_rows(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
+        features: FloatArray | None = None,
+    ) -> Self:
+        """Check the rows and learn from those that count."""
         self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self._validate_params()
         checked = check_scores(scores, input=self.input)
@@ -133,6 +144,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         keep = weights > 0
         if not keep.all():  # Rows of weight zero are rows that are not there.
             checked, codes, weights = checked[keep], codes[keep], weights[keep]
+            features = None if features is None else features[keep]
         scaled = weights / weights.max()
         rows = scaled.sum() ** 2 / (scaled @ scaled)  # as many rows of equal weight
         # Rows that stand for one between them, as of repeated folds, are another matter.
@@ -141,18 +153,18 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
                 f"Weights count rows: these sum to {weights.sum():.3g} for {rows:.0f} rows, so "
                 "that the map is hardly fitted. Multiply them by n / sample_weight.sum().",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         eps = self.eps
         if eps == "auto":
             eps = zero_probability(checked) if self.input == "proba" else TINY
         log_proba = log_probabilities(checked, input=self.input, eps=eps)
-        self._learn(log_proba, codes, weights, classes=found, eps=eps)
+        self._learn(log_proba, codes, weights, classes=found, eps=eps, features=features)
         if not self.converged_:
             warnings.warn(
                 f"{type(self).__name__} did not converge: {self._advice()}.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -198,11 +210,12 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         *,
         classes: NDArray[Any],
         eps: float,
+        features: FloatArray | None = None,
     ) -> Self:
         """Set all fitted attributes, given clean arrays; without a warning."""
         self.classes_, self.n_features_in_, self.eps_ = classes, log_proba.shape[1], eps
         self.n_iter_, self.converged_ = 1, True
-        loss = self._fit(log_proba, codes, weights)
+        loss = self._fit(log_proba, codes, weights, *([] if features is None else [features]))
         if loss is None:
             loss = mean_log_loss_of(self._transform, log_proba, codes, weights)
         rows = np.arange(len(codes))
