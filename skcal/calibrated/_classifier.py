@@ -26,11 +26,12 @@ from sklearn.utils.validation import (
 )
 
 from skcal._validation import FloatArray, IntArray, check_weights, encode_labels
-from skcal.calibrated._folds import as_input, fit_folds, fit_single
+from skcal.calibrated._features import check_features
+from skcal.calibrated._folds import answer, fit_folds, fit_single, read_rows
 from skcal.calibrated._frozen import fit_frozen
 from skcal.calibrated._pooling import Pool, find_pooling_temperature
 from skcal.calibrated._routing import route_params
-from skcal.calibrated._scores import known_classes, name_of, read_scores
+from skcal.calibrated._scores import known_classes, name_of
 from skcal.calibrated._splits import check_cv_number, is_share, make_splits
 from skcal.calibrated._validation_fold import check_validation_fold
 from skcal.calibration import make_calibrator
@@ -77,6 +78,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ``decision_function`` if it has one column per class (or one, for two classes),
         then ``predict_proba``. "logits" takes exact logits only, or a ``decision_function``
         whose softmax is ``predict_proba``; this is tried on twenty rows.
+    features : {"auto", "embedding", "input"}, callable or transformer, default="auto"
+        What a local calibrator (:class:`~skcal.calibration.LocalCalibrator`) is told of each
+        row beside its scores. "embedding": the penultimate layer of the network. "input": the
+        table, encoded by a :class:`~skcal.TabularEncoder` that is fitted on the rows that train
+        the model (on the calibration rows, if it is frozen). Or a transformer, which is cloned
+        and fitted on the same rows, or a function of the table. "auto" is the embedding where
+        there is one, and it is one network's; else the input.
     pooling : {"proba", "logit"}, default="proba"
         How the folds' probabilities are pooled: their mean, or their geometric mean (the mean
         of logits), divided by its sum.
@@ -94,11 +102,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    calibrated_classifiers_ : list of Bunch(estimator, calibrator, source)
-        One pair per fold, or a single one, and what is read from the estimator.
+    calibrated_classifiers_ : list of Bunch(estimator, calibrator, source, reader)
+        One pair per fold, or a single one, and what is read from the estimator; the reader of
+        features is None unless the calibrator is local.
     pooling_temperature_ : float
         Divides the pooled logits, to undo what pooling does to the folds' confidence. 1.0
-        where this cannot be measured: with a single model, or no row held out twice.
+        where this cannot be measured: with a single model, no row held out twice, or a local
+        calibrator.
     n_features_in_ : int
         Number of columns, if the estimator tells it.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -155,6 +165,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         "cv": ["cv_object", StrOptions({"prefit"}), Interval(Real, 0, 1, closed="neither")],
         "ensemble": ["boolean", StrOptions({"auto"})],
         "response": [StrOptions({"auto", "logits", "decision_function", "predict_proba"})],
+        "features": [
+            StrOptions({"auto", "embedding", "input"}),
+            callable,
+            HasMethods(["fit", "transform"]),
+        ],
         "pooling": [StrOptions({"proba", "logit"})],
         "validation_fold": ["boolean"],
         "n_jobs": [Integral, None],
@@ -169,6 +184,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         cv: Any = None,
         ensemble: Any = "auto",
         response: str = "auto",
+        features: Any = "auto",
         pooling: str = "proba",
         validation_fold: bool = False,
         n_jobs: int | None = None,
@@ -179,6 +195,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.ensemble = ensemble
         self.response = response
+        self.features = features
         self.pooling = pooling
         self.validation_fold = validation_fold
         self.n_jobs = n_jobs
@@ -243,6 +260,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             check_validation_fold(
                 self.estimator, frozen=frozen, refitted=self.ensemble is False and not once
             )
+        check_features(
+            self.features,
+            template,
+            stacked=not frozen and self.ensemble is False and not once,
+        )
         temperature = 1.0
         if frozen:
             if fit_params:
@@ -250,7 +272,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     f"A frozen estimator is not fitted, and takes no {sorted(fit_params)[0]!r}; "
                     "fit takes X, y and sample_weight."
                 )
-            pairs = [fit_frozen(self.estimator, template, X, labels, weights, self.response)]
+            pairs = [
+                fit_frozen(
+                    self.estimator, template, X, labels, weights, self.response, self.features
+                )
+            ]
             classes = np.unique(known_classes(self.estimator))
         else:
             classes = np.unique(labels)
@@ -386,7 +412,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _answers(self, X: Any, method: str) -> Iterator[tuple[FloatArray, IntArray]]:
         """Yield each calibrator's answer and the columns that it is about."""
         for pair in self.calibrated_classifiers_:
-            scores = read_scores(pair.estimator, X, pair.source)
-            ask = getattr(pair.calibrator, method)
+            scores = read_rows(pair.estimator, X, pair.source, pair.reader)
             columns = encode_labels(pair.estimator.classes_, self.classes_)
-            yield ask(as_input(pair.calibrator, scores)), columns
+            yield answer(pair.calibrator, scores, method), columns

@@ -19,6 +19,7 @@ from skcal._validation import (
     encode_labels,
     log_probabilities,
 )
+from skcal.calibrated._features import FeatureReader, make_reader
 from skcal.calibrated._scores import Scores, known_classes, read_scores
 from skcal.calibrated._splits import Split
 from skcal.calibrated._validation_fold import fit_with_validation
@@ -56,7 +57,20 @@ def fit_calibrator(
     calibrator = clone(template, safe=False)
     if isinstance(calibrator, BaseCalibrator):
         calibrator.set_params(input=scores.kind)
-    return calibrator.fit(as_input(calibrator, scores), y, weights, classes=classes)
+    places = {} if scores.features is None else {"features": scores.features}
+    return calibrator.fit(as_input(calibrator, scores), y, weights, classes=classes, **places)
+
+
+def answer(calibrator: Any, scores: Scores, method: str = "predict_proba") -> FloatArray:
+    """Return what a fitted calibrator makes of scores."""
+    places = {} if scores.features is None else {"features": scores.features}
+    return getattr(calibrator, method)(as_input(calibrator, scores), **places)
+
+
+def read_rows(estimator: Any, X: Any, response: str, reader: FeatureReader | None = None) -> Scores:
+    """Return an estimator's scores for some rows, and the features that go with them."""
+    scores = read_scores(estimator, X, response)
+    return scores if reader is None else scores._replace(features=reader.read(estimator, X))
 
 
 def as_log(scores: Scores) -> FloatArray:
@@ -87,10 +101,12 @@ def fit_pair(
     train, test = split
     validation_rows = test if model.validation_fold else None
     estimator = fit_estimator(model.estimator, X, y, train, fit_params, validation_rows)
-    scores = read_scores(estimator, _safe_indexing(X, test), model.response)
+    reader = make_reader(model.features, template, estimator, _safe_indexing(X, train))
+    scores = read_rows(estimator, _safe_indexing(X, test), model.response, reader)
     held_out = None if weights is None else weights[test]
     calibrator = fit_calibrator(template, scores, y[test], held_out, known_classes(estimator))
-    return Bunch(estimator=estimator, calibrator=calibrator, source=scores.source), scores
+    pair = Bunch(estimator=estimator, calibrator=calibrator, source=scores.source, reader=reader)
+    return pair, scores
 
 
 def score_held_out(
@@ -100,11 +116,12 @@ def score_held_out(
     split: Split,
     fit_params: dict[str, Any],
     classes: NDArray[Any],
+    reader: FeatureReader | None,
 ) -> Scores:
     """Return probabilities or log-probabilities of the held-out rows, over all classes."""
     train, test = split
     estimator = fit_estimator(model.estimator, X, y, train, fit_params)
-    scores = read_scores(estimator, _safe_indexing(X, test), model.response)
+    scores = read_rows(estimator, _safe_indexing(X, test), model.response, reader)
     values, unknown = (
         (as_log(scores), np.log(TINY))
         if scores.kind == "logits"
@@ -112,7 +129,7 @@ def score_held_out(
     )
     full = np.full((len(test), len(classes)), unknown)
     full[:, encode_labels(known_classes(estimator), classes)] = values
-    return Scores(full, scores.kind, scores.source)
+    return scores._replace(values=full)
 
 
 def _fit_stacked(
@@ -138,7 +155,16 @@ def _fit_stacked(
     )
     rows = np.concatenate([test for _, test in splits])
     order = np.argsort(rows, kind="stable")
-    rows, scores = rows[order], Scores(values[order], kind, held_out[0].source)
+    features = [part.features for part in held_out if part.features is not None]
+    rows, scores = (
+        rows[order],
+        Scores(
+            values[order],
+            kind,
+            held_out[0].source,
+            np.concatenate(features)[order] if features else None,
+        ),
+    )
     counts = np.bincount(rows, minlength=len(y))
     if counts.max() == 1:
         return fit_calibrator(
@@ -179,9 +205,11 @@ def fit_single(
     classes: NDArray[Any],
 ) -> Bunch:
     """Return a model of all rows, and one map for the held-out scores of the folds' models."""
+    # One map for several models, which must see the rows in one space.
+    reader = make_reader(model.features, template, model.estimator, X, stacked=True)
     held_out = Parallel(n_jobs=model.n_jobs)(
-        delayed(score_held_out)(model, X, y, split, fit_params, classes) for split in splits
+        delayed(score_held_out)(model, X, y, split, fit_params, classes, reader) for split in splits
     )
     calibrator = _fit_stacked(template, splits, held_out, y, weights, classes)
     final = fit_estimator(model.estimator, X, y, np.arange(len(y)), fit_params)
-    return Bunch(estimator=final, calibrator=calibrator, source=held_out[0].source)
+    return Bunch(estimator=final, calibrator=calibrator, source=held_out[0].source, reader=reader)

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcal._rows import mean_log_loss
 from skcal._validation import FloatArray, encode_labels
-from skcal.calibrated._folds import as_log, fit_calibrator
-from skcal.calibrated._scores import Scores, known_classes, read_scores
+from skcal.calibrated._features import make_reader
+from skcal.calibrated._folds import as_log, fit_calibrator, read_rows
+from skcal.calibrated._scores import Scores, known_classes
 
 # Fewer calibration rows may well be without error.
 _ROWS = 30
@@ -31,6 +32,7 @@ def fit_frozen(
     y: NDArray[Any],
     weights: FloatArray | None,
     response: str,
+    features: Any,
 ) -> Bunch:
     """Return a fitted model and the map for these rows, all of which calibrate."""
     check_is_fitted(estimator)
@@ -42,7 +44,8 @@ def fit_frozen(
             f"estimator does not know (its classes are {known.tolist()}). Remove those rows, "
             "or train the estimator with the class."
         )
-    scores = read_scores(estimator, X, response)
+    reader = make_reader(features, template, estimator, X)
+    scores = read_rows(estimator, X, response, reader)
     calibrator = fit_calibrator(template, scores, y, weights, known)
     # Margins of a classifier without probabilities tell nothing of its certainty.
     if scores.source != "decision_function" or hasattr(estimator, "predict_proba"):
@@ -54,7 +57,7 @@ def fit_frozen(
                 UserWarning,
                 stacklevel=3,
             )
-    return Bunch(estimator=estimator, calibrator=calibrator, source=scores.source)
+    return Bunch(estimator=estimator, calibrator=calibrator, source=scores.source, reader=reader)
 
 
 def _doubt(scores: Scores, codes: NDArray[np.intp], weights: FloatArray | None) -> str | None:

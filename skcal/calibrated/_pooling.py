@@ -69,7 +69,8 @@ def find_pooling_temperature(
     """
     counts = np.bincount(np.concatenate([test for _, test in splits]), minlength=len(y))
     rows = np.flatnonzero(counts > 1)
-    if len(rows) == 0:
+    # The map of other rows, below, may read features in the space of another network.
+    if len(rows) == 0 or any(part.features is not None for part in scores):
         return 1.0
     codes = encode_labels(y, classes)
     pool = Pool((len(y), len(classes)), pooling)

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skcal._validation import Input, check_scores
+from skcal._validation import FloatArray, Input, check_scores
 
 Method = Callable[[Any], Any]
 
@@ -32,11 +32,15 @@ _RAW_SCORES = (
 
 
 class Scores(NamedTuple):
-    """What a classifier says of some rows, of which kind it is, and how it was asked."""
+    """What a classifier says of some rows, of which kind it is, and how it was asked.
+
+    With features of the rows, if a local calibrator reads any.
+    """
 
     values: Any
     kind: Input
     source: str
+    features: FloatArray | None = None
 
 
 def read_scores(estimator: Any, X: Any, response: str = "auto") -> Scores:
@@ -142,6 +146,11 @@ def _after_the_steps(estimator: Any, find: Callable[[Any], Method | None]) -> Me
             return None
         return last if len(estimator) == 1 else lambda X: last(estimator[:-1].transform(X))
     return find(estimator)
+
+
+def embedding_of(estimator: Any) -> Method | None:
+    """Return the method that embeds rows, if the last estimator has one."""
+    return _after_the_steps(estimator, lambda last: getattr(last, "embed", None))
 
 
 def _predict_logits(estimator: Any) -> Method | None:

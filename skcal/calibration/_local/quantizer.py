@@ -99,7 +99,7 @@ def fit_quantizer(
 
 
 def _codewords(rows: FloatArray, weights: FloatArray, n_codewords: int, seed: int) -> FloatArray:
-    different = len(np.unique(rows, axis=0)) if len(rows) < 50 * n_codewords else n_codewords
+    different = len(np.unique(rows, axis=0))
     means = KMeans(min(n_codewords, different), n_init=_STARTS, random_state=seed)
     return means.fit(rows, sample_weight=weights).cluster_centers_
 
