@@ -128,7 +128,7 @@ class PriorCorrection(BaseCalibrator):
                     "The shares in y are those of target_prior, so that nothing is corrected. If "
                     "the classifier was trained on other shares, give these as source_prior.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
             shifts = np.log(np.maximum(target, TINY)) - np.log(source)
         # A class that is no more has a factor of nothing, not of infinity for the others.

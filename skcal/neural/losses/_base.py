@@ -211,7 +211,21 @@ class Penalty(nn.Module):
 
 
 class RowPenalty(Penalty):
-    """A penalty that is a mean over rows; a subclass implements ``rows``."""
+    """Base class of penalties that are a mean over rows.
+
+    A penalty of one's own implements ``rows``, from logits of shape (n, K) and class codes of
+    shape (n,) to penalties of shape (n,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skcal.neural.losses import RowPenalty
+    >>> class Size(RowPenalty):
+    ...     def rows(self, logits, target):
+    ...         return logits.square().mean(dim=1)
+    >>> Size()(torch.tensor([[3.0, 1.0]]), torch.tensor([0]))
+    tensor(5.)
+    """
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the penalty of each row, shape (n,)."""

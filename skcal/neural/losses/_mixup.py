@@ -14,7 +14,15 @@ from skcal.neural.losses._base import Loss, base_rows, check_batch
 
 
 class Mix(NamedTuple):
-    """How a batch was mixed: each row's partner, and the share of the row itself."""
+    """How a batch was mixed.
+
+    Attributes
+    ----------
+    partner : Tensor of shape (n,), int64
+        The row that each row is mixed with.
+    share : float
+        The share of the row itself.
+    """
 
     partner: Tensor
     share: float
