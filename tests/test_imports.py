@@ -11,7 +11,7 @@ import pytest
 
 import skcal
 
-HEAVY = ("matplotlib", "optuna", "skorch", "torch", "umap")
+HEAVY = ("lightgbm", "matplotlib", "optuna", "skorch", "torch", "umap")
 
 
 def run(code):
@@ -141,6 +141,7 @@ GUESTS = {
     "rtdl_num_embeddings": {"neural"},
     "umap": {"neural"},
     "label_relaxation": {"neural"},
+    "lightgbm": {"calibration"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
@@ -193,7 +194,7 @@ def test_a_room_knows_only_the_rooms_above_it(path):
 # --- Inside a room ----------------------------------------------------------------------
 
 # Rooms whose docstring lists their parts, files or folders, from the ground up.
-MAPPED = ["calibration", "metrics", "calibrated", "plots"]
+MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural"]
 
 
 @pytest.mark.parametrize("room", MAPPED)

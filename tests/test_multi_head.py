@@ -23,7 +23,7 @@ from torch import nn
 
 from skcal import CalibratedClassifier, DeepEnsembleClassifier, MultiHeadMLP, NeSCalMLP
 from skcal.neural import MultiHeadClassifier, NeSCalClassifier
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural._heads import Heads
 from skcal.neural._inherit import with_parameters_of
 from skcal.neural.losses import partition_weights

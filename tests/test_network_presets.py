@@ -21,7 +21,7 @@ from torch import nn
 
 from skcal import CalibratedClassifier, NeSCalMLP
 from skcal.neural import NetClassifier, TabularNet
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 
 
 @pytest.fixture(autouse=True)

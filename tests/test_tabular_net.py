@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from skcal.neural import Dropout, TabularNet
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural.tabular_net import code_width, mean_log_proba
 
 # Numbers of 4, 1, 0, 2 and 7 bins: the second and the third column are not embedded.

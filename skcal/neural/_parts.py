@@ -14,7 +14,7 @@ from skorch.callbacks import EarlyStopping
 from skcal.calibrated._folds import fit_calibrator
 from skcal.calibrated._scores import Scores
 from skcal.calibration import make_calibrator
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural._input import TableNet
 from skcal.neural._loop import PREDICT_ROWS
 from skcal.neural._rows import Batches, Rows

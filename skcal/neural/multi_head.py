@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from skcal.neural._disagreement import disagreement
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural._heads import (
     Averaging,
     check_output_layer,

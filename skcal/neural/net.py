@@ -20,7 +20,7 @@ from skorch.utils import is_dataset
 from skcal.calibrated._folds import as_input
 from skcal.calibrated._scores import Scores
 from skcal.neural._embedding import embed_rows
-from skcal.neural._folds import FoldEnsemble
+from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural._parts import PartsNet
 from skcal.neural._rows import Rows
 from skcal.neural._splits import deal_out, hold_out
