@@ -136,7 +136,7 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self._validate_params()
         checked = check_scores(scores, input=self.input)
-        check_consistent_length(checked, y)
+        check_consistent_length(checked, y, features)
         found = resolve_classes(y, checked.shape[1], classes)
         check_column_order(scores, found)
         codes = encode_labels(y, found)

@@ -131,7 +131,6 @@ class LocalCalibrator(BaseCalibrator):
         """
         self.__dict__.pop("loss_", None)
         table = self._check_features(features)
-        check_consistent_length(y, table)
         self.n_columns_ = table.shape[1]
         return self._fit_rows(scores, y, sample_weight, classes, table)
 
@@ -178,9 +177,15 @@ class LocalCalibrator(BaseCalibrator):
         """Return the settings that cross-validation chooses from: what is left at "auto"."""
         return [{}]
 
-    def _fit(  # type: ignore[override]
-        self, log_proba: FloatArray, codes: IntArray, weights: FloatArray, features: FloatArray
+    def _fit(
+        self,
+        log_proba: FloatArray,
+        codes: IntArray,
+        weights: FloatArray,
+        features: FloatArray | None = None,
     ) -> float:
+        if features is None:  # as part of a map that is told of scores alone
+            raise TypeError(f"{type(self).__name__} needs features beside the scores.")
         # One seed for all fits: the folds shall try what is fitted on all rows in the end.
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         candidates = self._candidates(features, log_proba.shape[1])
@@ -274,7 +279,16 @@ class LocalCalibrator(BaseCalibrator):
                 "pass features=..., one row of numbers per score, such as an embedding or the "
                 "encoded table. CalibratedClassifier finds them by itself."
             )
-        return check_array(features, dtype=np.float64, input_name="features")
+        if hasattr(features, "detach"):  # a torch tensor, perhaps part of a graph or on a device
+            features = features.detach().cpu()
+        try:
+            return check_array(features, dtype=np.float64, input_name="features")
+        except ValueError as error:
+            raise ValueError(
+                f"{type(self).__name__} needs features that are finite numbers, of shape "
+                f"(n_samples, n_columns); TabularEncoder makes such columns of texts, categories "
+                f"and missing values. {error}"
+            ) from error
 
     def _check_fitted_features(self, features: ArrayLike | None) -> FloatArray:
         table = self._check_features(features)

@@ -106,6 +106,8 @@ def fit_indexed_dirichlet(
     order = random.permutation(n)
     n_valid = min(n - 1, max(1, round(validation_fraction * n)))
     valid, train = order[:n_valid], order[n_valid:]
+    if n == 1:
+        valid = train
     start = np.sqrt(_START / n_slots) + _NOISE * random.normal(size=(2, n_vectors, n_classes))
     tables = torch.from_numpy(start).requires_grad_()
     prior = torch.zeros(n_classes, dtype=torch.float64, requires_grad=True)

@@ -30,7 +30,7 @@ def fit_head(vectors: FloatArray, codes: IntArray, weights: FloatArray, n_classe
     """Return a head trained by penalised cross-entropy on quantised features."""
     coef, intercept = np.zeros((vectors.shape[1], n_classes)), np.full(n_classes, _NEVER)
     found = np.unique(codes)
-    if len(found) == 1:
+    if len(found) < 2:  # without rows at all, all classes are alike
         intercept[found] = 0.0
         return Head(coef, intercept)
     model = LogisticRegression(max_iter=_MAX_ITER).fit(vectors, codes, sample_weight=weights)
