@@ -129,7 +129,9 @@ class LocalCalibrator(BaseCalibrator):
             If scores are not what ``input`` declares, a label has no column, or features are
             missing or not finite numbers.
         """
-        self.__dict__.pop("loss_", None)
+        # Which attributes there are depends on whether the local map is in use.
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
         table = self._check_features(features)
         self.n_columns_ = table.shape[1]
         return self._fit_rows(scores, y, sample_weight, classes, table)
@@ -169,7 +171,8 @@ class LocalCalibrator(BaseCalibrator):
         -------
         ndarray of shape (n_samples,)
         """
-        return self.classes_[self.predict_proba(scores, features=features).argmax(axis=1)]
+        codes = self.predict_proba(scores, features=features).argmax(axis=1)
+        return self.classes_[codes]
 
     # -- the map -------------------------------------------------------------------------
 

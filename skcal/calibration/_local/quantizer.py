@@ -14,6 +14,9 @@ Codebook = Literal["per_slot", "shared"]
 # Rows that k-means sees at most; more hardly move its centres.
 _MOST_ROWS = 20_000
 _STARTS = 3
+# Of standard deviations. k-means cannot tell rows that differ by less than the square root of
+# float64's precision, and warns that it found fewer codewords than rows that differ.
+_DECIMALS = 5
 # Distances held at once.
 _BLOCK = 1 << 22
 
@@ -87,7 +90,7 @@ def fit_quantizer(
     if len(features) > _MOST_ROWS:
         rows = np.random.default_rng(seed).choice(len(features), _MOST_ROWS, replace=False)
         features, weights = features[rows], weights[rows]
-    standard = (features - mean) / scale
+    standard = ((features - mean) / scale).round(_DECIMALS)
     if codebook == "per_slot":
         books = [_codewords(standard[:, columns], weights, n_codewords, seed) for columns in slots]
     else:
