@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 import skcal.calibration
 from skcal.calibration import BaseCalibrator
+from skcal.testing._local import of_scores_alone
 from skcal.testing._tools import (
     draw_proba,
     fit,
@@ -72,7 +73,7 @@ def check_pickle_keeps_the_answers(calibrator: Any) -> None:
     """Pickled calibrators answer bit for bit alike."""
     proba, y = draw_proba(100, 3)
     fitted = fit(calibrator, proba, y)
-    kind = type(fitted)
+    kind = type(calibrator)
     if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
         raise SkipTest(f"no module holds {kind.__qualname__}, so that pickle cannot find it")
     copy = pickle.loads(pickle.dumps(fitted))
@@ -92,7 +93,7 @@ def check_dict_keeps_the_answers(calibrator: Any) -> None:
         fitted = fit(calibrator, proba, np.array(names)[codes])
         text = json.dumps(fitted.to_dict())
         for reader in readers:
-            copy = reader.from_dict(json.loads(text))
+            copy = of_scores_alone(reader.from_dict(json.loads(text)))
             require(type(copy) is type(fitted), f"from_dict returns a {type(copy).__name__}")
             require(_same(copy.get_params(), fitted.get_params()), "from_dict loses parameters")
             require_equal(copy.classes_, fitted.classes_, "from_dict changes classes_")

@@ -69,7 +69,8 @@ def check_calibrator(
         An unfitted instance of a subclass of :class:`skcal.calibration.BaseCalibrator`, or
         another object with ``fit(scores, y, sample_weight=None, *, classes=None)``,
         ``predict_proba(scores)`` and ``get_params``. It is given probabilities; logits as
-        well if it has a parameter ``input``.
+        well if it has a parameter ``input``. A parameter ``random_state`` of None becomes 0.
+        A :class:`~skcal.calibration.LocalCalibrator` is told features made of the scores.
     expected_failed_checks : dict of str to str, optional
         Names of checks that fail, and why they may. One that passes is a failure: the
         reason no longer holds.

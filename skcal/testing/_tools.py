@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import clone
 
+from skcal.testing._local import of_scores_alone
+
 FloatArray = NDArray[np.float64]
 
 
@@ -36,9 +38,12 @@ def draw_proba(n: int, k: int, **how: Any) -> tuple[FloatArray, NDArray[np.intp]
 
 
 def fresh(calibrator: Any, kind: str = "proba") -> Any:
-    """Return an unfitted copy for scores of a kind; whether it knows any other than "proba"."""
-    copy = clone(calibrator)
-    if "input" in copy.get_params(deep=False):
+    """Return an unfitted copy for scores of a kind, without chance, that asks for scores only."""
+    copy = of_scores_alone(clone(calibrator))
+    parameters = copy.get_params(deep=False)
+    if "random_state" in parameters and parameters["random_state"] is None:
+        copy.set_params(random_state=0)
+    if "input" in parameters:
         return copy.set_params(input=kind)
     if kind != "proba":
         raise SkipTest(f"{type(calibrator).__name__} has no parameter input: no logits")
