@@ -20,7 +20,7 @@ from skcal.calibration._local.quantizer import Codebook, Quantizer, fit_quantize
 
 # Slots and codewords that "auto" tries, as far as there are columns: one map per region, and
 # compositions of few codewords, whose number of regions is large.
-_GRID = ((1, 8), (1, 16), (4, 4), (8, 2), (8, 4), (16, 2), (16, 4))
+_GRID = ((1, 8), (1, 16), (4, 4), (8, 2), (8, 4), (16, 2), (16, 4), (64, 2))
 _HEAD_FOLDS = 5
 
 
