@@ -10,6 +10,7 @@ above it:
 - ``_classwise``: the same for each class, in a grid
 - ``_confidence``: the largest probabilities of right and wrong predictions
 - ``_local_calibration``: where in the space of the features probabilities are off
+- ``_region_calibration``: the same region by region, in words
 - ``_decomposition``: calibration and refinement of proper scores
 - ``_decision_curve``: costs and benefits over the threshold of a decision
 - ``_risk_coverage``: the loss of the rows that are decided, over their share
@@ -21,20 +22,24 @@ from skcal.plots._calibration_map import CalibrationMapDisplay
 from skcal.plots._classwise import ClasswiseReliabilityDisplay
 from skcal.plots._confidence import ConfidenceHistogramDisplay
 from skcal.plots._data.fitted_curve import FittedReliabilityCurve
+from skcal.plots._data.region_errors import CalibrationRegion
 from skcal.plots._decision_curve import DecisionCurveDisplay
 from skcal.plots._decomposition import ScoreDecompositionDisplay
 from skcal.plots._history import TrainingHistoryDisplay
 from skcal.plots._local_calibration import LocalCalibrationDisplay
+from skcal.plots._region_calibration import RegionCalibrationDisplay
 from skcal.plots._reliability import ReliabilityDisplay
 from skcal.plots._risk_coverage import RiskCoverageDisplay
 
 __all__ = [
     "CalibrationMapDisplay",
+    "CalibrationRegion",
     "ClasswiseReliabilityDisplay",
     "ConfidenceHistogramDisplay",
     "DecisionCurveDisplay",
     "FittedReliabilityCurve",
     "LocalCalibrationDisplay",
+    "RegionCalibrationDisplay",
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
     "ScoreDecompositionDisplay",
