@@ -28,14 +28,14 @@ class FeatureReader:
         self.how = how
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
-        """Return features (n_samples, n_columns), checked by the calibrator."""
+        """Return features (n_samples, n_columns), which the calibrator checks."""
         if self.kind == "embedding":
             embed = embedding_of(estimator)
             assert embed is not None
             found = embed(X)
         else:
             found = self.how(X) if self.kind == "function" else self.how.transform(X)
-        return np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=float)
+        return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
 
 
 def check_features(wanted: Any, calibrator: Any, *, stacked: bool) -> None:
@@ -89,7 +89,18 @@ def make_reader(
             )
         if wanted == "embedding" or (wanted == "auto" and has_embedding and not stacked):
             return FeatureReader("embedding")
-        return FeatureReader("input", TabularEncoder(dtype="float64").fit(X))
+        return FeatureReader("input", _fit_encoder(X))
     if hasattr(wanted, "transform"):
         return FeatureReader("input", clone(wanted).fit(X))
     return FeatureReader("function", wanted)
+
+
+def _fit_encoder(X: Any) -> TabularEncoder:
+    try:
+        return TabularEncoder(dtype="float64").fit(X)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "Features of these rows cannot be read by a TabularEncoder; give CalibratedClassifier "
+            "a transformer, such as TruncatedSVD() for sparse rows, or a function of X as "
+            f"features. {error}"
+        ) from error

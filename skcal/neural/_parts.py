@@ -13,7 +13,7 @@ from skorch.callbacks import EarlyStopping
 
 from skcal.calibrated._folds import fit_calibrator
 from skcal.calibrated._scores import Scores
-from skcal.calibration import make_calibrator
+from skcal.calibration import LocalCalibrator, make_calibrator
 from skcal.neural._fold_ensemble import FoldEnsemble
 from skcal.neural._input import TableNet
 from skcal.neural._loop import PREDICT_ROWS
@@ -33,8 +33,15 @@ class PartsNet(TableNet):
         """Learn from the rows to train on what the module asks for; nothing here."""
 
     def _refuse_contradictions(self, *, given_validation: bool, groups: Any) -> None:
-        n_folds = self._value("n_folds")
-        holds_out = self.early_stopping or self._value("calibrate")
+        n_folds, calibrate = self._value("n_folds"), self._value("calibrate")
+        if isinstance(calibrate, LocalCalibrator):
+            name = type(calibrate).__name__
+            raise ValueError(
+                f"calibrate={name}(...) would need features of the rows beside the logits, which "
+                f"only CalibratedClassifier hands on: CalibratedClassifier({type(self).__name__}"
+                f"(...), {name}(...), cv=0.2)."
+            )
+        holds_out = self.early_stopping or calibrate
         if groups is not None and (given_validation or not holds_out):
             raise ValueError(
                 "groups says which rows are held out together, but none are held out of X: "
