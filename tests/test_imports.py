@@ -117,6 +117,7 @@ ROOMS = [
     "_options",
     "datasets",
     "_rows",
+    "_neighbors",
     "_validation",
     "calibration",
     "metrics",

@@ -24,6 +24,8 @@ from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._choice import CALIBRATOR_NAMES, AutoCalibration, make_calibrator
 from skcal.calibration._local.base import LocalCalibrator
+from skcal.calibration._local.kernel import KernelCalibration
+from skcal.calibration._local.proximity import ProximityCalibration
 from skcal.calibration._local.vq_dirichlet import VQDirichletCalibration
 from skcal.calibration._one_vs_rest.any_calibrator import OneVsRestCalibration
 from skcal.calibration._one_vs_rest.beta import BetaCalibration
@@ -44,11 +46,13 @@ __all__ = [
     "HistogramBinning",
     "IdentityCalibration",
     "IsotonicCalibration",
+    "KernelCalibration",
     "LocalCalibrator",
     "MatrixScaling",
     "OneVsRestCalibration",
     "PlattScaling",
     "PriorCorrection",
+    "ProximityCalibration",
     "QuadraticScaling",
     "ScalingBinning",
     "StructuredMatrixScaling",

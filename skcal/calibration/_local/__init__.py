@@ -3,4 +3,7 @@
 - ``base``: features beside scores, and the choice between a local map and a temperature
 - ``quantizer``, ``additive``, ``indexed_dirichlet``, ``quantized_head``: the parts of
 - ``vq_dirichlet``: regions composed of codewords
+- ``standard``, ``kernel_sums``: columns on one scale, and sums over neighbours, the parts of both
+- ``projection``, ``kernel_vote``; ``kernel``: the labels of the rows around
+- ``confidence_maps``; ``proximity``: how near other rows are
 """

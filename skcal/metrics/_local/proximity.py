@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.neighbors import NearestNeighbors
 
+from skcal._neighbors import nearest_distances
 from skcal._options import check_whole
 from skcal._validation import TINY, FloatArray, check_predictions
 from skcal.metrics._bins import assign_bins, bin_edges, bin_statistics, binned_error
@@ -160,7 +160,6 @@ def _mean_distance(
             f"{n_neighbors} neighbours need that many other rows; there are {available}. Lower "
             "n_neighbors or give more reference_features."
         )
-    search = NearestNeighbors(n_neighbors=int(n_neighbors)).fit(reference)
-    # Without a query each row is left out of its own neighbours, by its number.
-    distances, _ = search.kneighbors(None if reference_features is None else features)
+    queries = None if reference_features is None else features
+    distances, _ = nearest_distances(reference, n_neighbors, queries=queries)
     return distances.mean(axis=1)
