@@ -26,6 +26,7 @@ from skcal.calibration._choice import CALIBRATOR_NAMES, AutoCalibration, make_ca
 from skcal.calibration._local.base import LocalCalibrator
 from skcal.calibration._local.kernel import KernelCalibration
 from skcal.calibration._local.proximity import ProximityCalibration
+from skcal.calibration._local.multicalibration import MultiCalibration
 from skcal.calibration._local.vq_dirichlet import VQDirichletCalibration
 from skcal.calibration._one_vs_rest.any_calibrator import OneVsRestCalibration
 from skcal.calibration._one_vs_rest.beta import BetaCalibration
@@ -49,6 +50,7 @@ __all__ = [
     "KernelCalibration",
     "LocalCalibrator",
     "MatrixScaling",
+    "MultiCalibration",
     "OneVsRestCalibration",
     "PlattScaling",
     "PriorCorrection",

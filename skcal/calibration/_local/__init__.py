@@ -3,6 +3,8 @@
 - ``base``: features beside scores, and the choice between a local map and a temperature
 - ``quantizer``, ``additive``, ``indexed_dirichlet``, ``quantized_head``: the parts of
 - ``vq_dirichlet``: regions composed of codewords
+- ``trees``, ``tree_boosting``, ``lightgbm_trees``, ``boosted_rounds``: the parts of
+- ``multicalibration``: rounds of boosting on features and scores
 - ``standard``, ``kernel_sums``: columns on one scale, and sums over neighbours, the parts of both
 - ``projection``, ``kernel_vote``; ``kernel``: the labels of the rows around
 - ``confidence_maps``; ``proximity``: how near other rows are
