@@ -69,5 +69,6 @@ def _features_of(scores: Any, kind: Input) -> FloatArray:
         checked = check_scores(scores, input=kind)
     except (TypeError, ValueError):
         return np.zeros((1, 3))
-    proba = np.sort(np.exp(log_probabilities(checked, input=kind)), axis=1)[:, ::-1]
-    return np.column_stack([proba[:, 0], proba[:, 1], np.einsum("nk,nk->n", proba, proba)])
+    proba = checked if kind == "proba" else np.exp(log_probabilities(checked, input=kind))
+    proba = np.sort(proba, axis=1)[:, ::-1]
+    return np.column_stack([proba[:, 0], proba[:, 1], np.sqrt(proba[:, -1])])

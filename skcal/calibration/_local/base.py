@@ -285,7 +285,8 @@ class LocalCalibrator(BaseCalibrator):
         if hasattr(features, "detach"):  # a torch tensor, perhaps part of a graph or on a device
             features = features.detach().cpu()
         try:
-            return check_array(features, dtype=np.float64, input_name="features")
+            # Sums depend on the order in memory, and results should not.
+            return check_array(features, dtype=np.float64, order="C", input_name="features")
         except ValueError as error:
             raise ValueError(
                 f"{type(self).__name__} needs features that are finite numbers, of shape "
