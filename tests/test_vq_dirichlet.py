@@ -12,6 +12,7 @@ from scipy.optimize import check_grad, minimize
 from scipy.special import gammaln, log_softmax, softmax
 from scipy.stats import dirichlet as dirichlet_distribution
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 from skcal.calibration import (
     BaseCalibrator,
@@ -22,6 +23,7 @@ from skcal.calibration import (
 from skcal.calibration._local import additive as additive_module
 from skcal.calibration._local.additive import Additive, fit_additive
 from skcal.calibration._local.indexed_dirichlet import IndexedDirichlet
+from skcal.calibration._local.quantized_head import held_out_log_proba
 from skcal.calibration._local.quantizer import fit_quantizer
 
 
@@ -574,6 +576,18 @@ def test_the_head_takes_the_place_of_the_scores():
         calibrator.head_coef_[:, 1] @ calibrator._quantizer().vectors(calibrator.transform(Z)).T
     )
     assert np.corrcoef(scores, Z[:, 0])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_map_learns_from_heads_that_have_not_seen_its_rows(k):
+    _, y, Z = draw(200, k)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    folds = np.arange(200) % 4
+    answer = np.exp(held_out_log_proba(Z, y, weights, folds, k))
+    for fold in range(4):
+        rest = folds != fold
+        head = LogisticRegression(max_iter=1000).fit(Z[rest], y[rest], weights[rest])
+        assert_allclose(answer[~rest], head.predict_proba(Z[~rest]), atol=1e-9)
 
 
 def test_the_head_knows_classes_without_rows():
