@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from skcal.calibration import (
     CALIBRATOR_NAMES,
+    LOCAL_CALIBRATOR_NAMES,
     AutoCalibration,
     BaseCalibrator,
     DirichletCalibration,
@@ -314,6 +315,13 @@ def test_every_name_is_a_candidate(name):
     assert isinstance(fitted.calibrator_, type(make_calibrator(name)))
 
 
+@pytest.mark.parametrize("name", LOCAL_CALIBRATOR_NAMES)
+def test_candidates_cannot_be_told_features(name):
+    logits, y = draw(120, 3)
+    with pytest.raises(TypeError, match="needs features beside the scores"):
+        AutoCalibration([name], input="logits").fit(logits, y)
+
+
 def test_candidates_that_are_none():
     from sklearn.linear_model import LogisticRegression
 
@@ -401,11 +409,13 @@ def test_dirichlet_refuses_lists_that_are_none():
 
 
 def test_names_make_what_they_say():
-    made = {name: make_calibrator(name) for name in CALIBRATOR_NAMES}
+    names = CALIBRATOR_NAMES + LOCAL_CALIBRATOR_NAMES
+    made = {name: make_calibrator(name) for name in names}
     assert made["svs"].structure == "vector"
     assert made["sms"].structure == "matrix"
     named = {"sms": "StructuredMatrixScaling", "svs": "StructuredMatrixScaling"}
     named |= {"ets": "EnsembleTemperatureScaling", "sigmoid": "PlattScaling"}
+    named |= {"lcn": "LocalCalibrationNetwork"}
     for name, calibrator in made.items():
         words = named.get(name, name.replace("_", "")).lower()
         assert type(calibrator).__name__.lower().startswith(words)
@@ -418,7 +428,9 @@ def test_names_make_what_they_say():
     others = set(skcal.calibration.__all__) - kinds
     assert others == {
         "CALIBRATOR_NAMES",
+        "LOCAL_CALIBRATOR_NAMES",
         "BaseCalibrator",
+        "LocalCalibrator",
         "OneVsRestCalibration",
         "PriorCorrection",
         "make_calibrator",
@@ -445,5 +457,5 @@ def test_a_name_that_is_near_none():
     with pytest.raises(ValueError, match="the names are") as error:
         make_calibrator("xyzzy")
     assert "Did you mean" not in str(error.value)
-    for name in CALIBRATOR_NAMES:
+    for name in CALIBRATOR_NAMES + LOCAL_CALIBRATOR_NAMES:
         assert repr(name) in str(error.value)

@@ -22,11 +22,18 @@ from skcal.calibration._all_classes.structured import StructuredMatrixScaling
 from skcal.calibration._all_classes.temperature import TemperatureScaling
 from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
-from skcal.calibration._choice import CALIBRATOR_NAMES, AutoCalibration, make_calibrator
+from skcal.calibration._choice import (
+    CALIBRATOR_NAMES,
+    LOCAL_CALIBRATOR_NAMES,
+    AutoCalibration,
+    make_calibrator,
+)
 from skcal.calibration._local.base import LocalCalibrator
 from skcal.calibration._local.kernel import KernelCalibration
-from skcal.calibration._local.proximity import ProximityCalibration
+from skcal.calibration._local.lcn import LocalCalibrationNetwork
+from skcal.calibration._local.local_temperature import LocalTemperatureScaling
 from skcal.calibration._local.multicalibration import MultiCalibration
+from skcal.calibration._local.proximity import ProximityCalibration
 from skcal.calibration._local.vq_dirichlet import VQDirichletCalibration
 from skcal.calibration._one_vs_rest.any_calibrator import OneVsRestCalibration
 from skcal.calibration._one_vs_rest.beta import BetaCalibration
@@ -39,6 +46,7 @@ from skcal.calibration._one_vs_rest.venn_abers import VennAbersCalibration
 
 __all__ = [
     "CALIBRATOR_NAMES",
+    "LOCAL_CALIBRATOR_NAMES",
     "AutoCalibration",
     "BaseCalibrator",
     "BetaCalibration",
@@ -48,7 +56,9 @@ __all__ = [
     "IdentityCalibration",
     "IsotonicCalibration",
     "KernelCalibration",
+    "LocalCalibrationNetwork",
     "LocalCalibrator",
+    "LocalTemperatureScaling",
     "MatrixScaling",
     "MultiCalibration",
     "OneVsRestCalibration",

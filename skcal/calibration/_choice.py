@@ -21,6 +21,12 @@ from skcal.calibration._all_classes.temperature import TemperatureScaling
 from skcal.calibration._all_classes.vector import VectorScaling
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._fitting.folds import deal_folds, held_out_losses
+from skcal.calibration._local.kernel import KernelCalibration
+from skcal.calibration._local.lcn import LocalCalibrationNetwork
+from skcal.calibration._local.local_temperature import LocalTemperatureScaling
+from skcal.calibration._local.multicalibration import MultiCalibration
+from skcal.calibration._local.proximity import ProximityCalibration
+from skcal.calibration._local.vq_dirichlet import VQDirichletCalibration
 from skcal.calibration._one_vs_rest.beta import BetaCalibration
 from skcal.calibration._one_vs_rest.histogram import HistogramBinning
 from skcal.calibration._one_vs_rest.isotonic import IsotonicCalibration
@@ -216,6 +222,16 @@ _BY_NAME: dict[str, Any] = {
     "auto": AutoCalibration,
 }
 CALIBRATOR_NAMES = tuple(_BY_NAME)
+# These read features beside the scores.
+_LOCAL_BY_NAME: dict[str, Any] = {
+    "vq_dirichlet": VQDirichletCalibration,
+    "local_temperature": LocalTemperatureScaling,
+    "lcn": LocalCalibrationNetwork,
+    "kernel": KernelCalibration,
+    "proximity": ProximityCalibration,
+    "multicalibration": MultiCalibration,
+}
+LOCAL_CALIBRATOR_NAMES = tuple(_LOCAL_BY_NAME)
 
 
 def make_calibrator(calibrator: Any) -> Any:
@@ -226,7 +242,9 @@ def make_calibrator(calibrator: Any) -> Any:
     calibrator : str or calibrator
         A name: scikit-learn's "temperature", "sigmoid" (or "platt") and "isotonic", and
         "identity", "ets", "quadratic", "beta", "histogram", "scaling_binning", "venn_abers",
-        "vector", "matrix", "dirichlet", "svs", "sms" and "auto". Or an object with
+        "vector", "matrix", "dirichlet", "svs", "sms" and "auto"; of those that read features,
+        too, "vq_dirichlet", "local_temperature", "lcn", "kernel", "proximity" and
+        "multicalibration". Or an object with
         ``fit(scores, y, sample_weight, classes=...)`` and ``predict_proba(scores)``, which is
         cloned.
 
@@ -248,13 +266,14 @@ def make_calibrator(calibrator: Any) -> Any:
     PlattScaling()
     """
     if isinstance(calibrator, str):
-        if calibrator not in _BY_NAME:
-            near = get_close_matches(calibrator, _BY_NAME, n=1)
+        known = _BY_NAME | _LOCAL_BY_NAME
+        if calibrator not in known:
+            near = get_close_matches(calibrator, known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"Unknown calibrator {calibrator!r}; the names are {sorted(_BY_NAME)}.{hint}"
+                f"Unknown calibrator {calibrator!r}; the names are {sorted(known)}.{hint}"
             )
-        return _BY_NAME[calibrator]()
+        return known[calibrator]()
     if isinstance(calibrator, type) or not (
         hasattr(calibrator, "fit") and hasattr(calibrator, "predict_proba")
     ):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcal._neighbors import nearest_distances
 from skcal._rows import mean_log_loss
-from skcal._validation import FloatArray, Input, IntArray
+from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._local.base import LocalCalibrator
 from skcal.calibration._local.confidence_maps import (
     BinShift,
@@ -123,8 +123,8 @@ class ProximityCalibration(LocalCalibrator):
     Warns
     -----
     UserWarning
-        If fewer than five rows are wrong, or right, by weight: the map is then temperature
-        scaling. (Our choice; a density of fewer says nothing.)
+        With ``fallback=False``, if fewer than five rows are wrong, or right, by weight: the map
+        is then temperature scaling all the same. (Our choice; a density of fewer says nothing.)
 
     See Also
     --------
@@ -236,20 +236,25 @@ class ProximityCalibration(LocalCalibrator):
 
     # -- the map -------------------------------------------------------------------------
 
-    def _fit(  # type: ignore[override]
-        self, log_proba: FloatArray, codes: IntArray, weights: FloatArray, features: FloatArray
+    def _fit(
+        self,
+        log_proba: FloatArray,
+        codes: IntArray,
+        weights: FloatArray,
+        features: FloatArray | None = None,
     ) -> float:
         correct = log_proba.argmax(axis=1) == codes
         mass = {"wrong": weights[~correct].sum(), "right": weights[correct].sum()}
         fewest = min(mass, key=mass.__getitem__)
-        if mass[fewest] >= _FEWEST:
+        if mass[fewest] >= _FEWEST or features is None:
             return super()._fit(log_proba, codes, weights, features)
         self.is_local_, self.settings_ = False, {}
         self.reason_ = (
             f"{type(self).__name__} needs {_FEWEST:.0f} {fewest} rows, and there are "
             f"{mass[fewest]:g}: fell back on temperature scaling."
         )
-        warnings.warn(self.reason_, UserWarning, stacklevel=5)
+        if not self.fallback:
+            warnings.warn(self.reason_, UserWarning, stacklevel=5)
         return mean_log_loss(self._scale(log_proba, codes, weights), codes, weights)
 
     def _fit_local(
@@ -339,8 +344,10 @@ def with_confidence(log_proba: FloatArray, confidence: FloatArray, least: float)
     others = log_proba.copy()
     others[rows, top] = -np.inf
     log_rest = logsumexp(others, axis=1)
-    largest, rest = np.exp(log_proba[rows, top]), np.exp(log_rest)
-    left = np.log(np.maximum(1.0 - confidence, np.minimum(least, rest)))
+    left = np.log(np.maximum(1.0 - confidence, TINY))
+    left = np.maximum(left, np.minimum(np.log(least), log_rest))
     answer = log_proba + (left - log_rest)[:, None]
-    answer[rows, top] = np.log(np.maximum(confidence, np.minimum(least, largest)))
+    answer[rows, top] = np.maximum(
+        np.log(np.maximum(confidence, TINY)), np.minimum(np.log(least), log_proba[rows, top])
+    )
     return answer
