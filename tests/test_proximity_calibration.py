@@ -233,6 +233,13 @@ def test_other_classes_keep_their_proportions():
     assert_allclose(answer, [[0.8, 0.15, 0.05], [0.6, 0.3, 0.1]])
 
 
+def test_confidences_that_no_number_can_hold():
+    log_proba = np.array([[0.0, -1e9, -2e9], [0.0, -1e9, -1e9]])
+    answer = with_confidence(log_proba, np.array([1.0, 0.75]), 1e-3)
+    assert np.isfinite(answer).all()
+    assert_allclose(softmax(answer, axis=1), [[1, 0, 0], [0.75, 0.125, 0.125]], atol=1e-12)
+
+
 def test_nobody_gets_surer_than_the_rows_allow():
     proba = np.array([[0.6, 0.4], [1 - 1e-9, 1e-9], [0.6, 0.4]])
     answer = softmax(with_confidence(np.log(proba), np.array([1.0, 1.0, 0.0]), 0.01), axis=1)
@@ -337,6 +344,8 @@ def test_too_few_rows_of_a_kind_warn_and_leave_the_temperature(kind, place):
     assert model.loss_ == pytest.approx(scaled.loss_)
     with pytest.raises(ValueError, match="no proximities: ProximityCalibration needs 5"):
         model.proximities(Z)
+    silent = ProximityCalibration().fit(p, y, features=Z)
+    assert silent.reason_ == model.reason_
     y[4] = 1 - y[4]
     assert clone(model).fit(p, y, features=Z).is_local_
 
@@ -358,7 +367,6 @@ def test_few_rows(method, prior, n, n_classes):
         assert (proba > 0).all()
 
 
-@pytest.mark.filterwarnings("ignore:ProximityCalibration needs:UserWarning")
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_hardly_any_rows(n):
     p, y, Z, _ = draw(n, 2)

@@ -10,6 +10,9 @@ from skcal._validation import FloatArray, IntArray
 
 # Kernel values held at once: 16 MB.
 _BLOCK = 1 << 21
+# Below it exponentials and products would be subnormal, for which processors take ten times
+# as long; of such a point nothing is seen.
+_LEAST_EXPONENT = -600.0
 
 
 class KernelSums(NamedTuple):
@@ -59,15 +62,18 @@ def kernel_sums(
             log_left = np.log(own[1])
     sums, nearest = np.empty((len(u), terms.shape[1])), np.empty(len(u))
     step = max(1, _BLOCK // len(v))
+    memory = np.empty((min(step, len(u)), len(v)))
     for start in range(0, len(u), step):
         block = slice(start, start + step)
-        kernel = rows[block] @ columns
+        kernel = memory[: len(u[block])]
+        np.matmul(rows[block], columns, out=kernel)
         np.minimum(kernel, 0.0, out=kernel)
         if own is not None:
             kernel[np.arange(len(kernel)), own[0][block]] = log_left[block]
         top = kernel.max(axis=1)
         top[np.isneginf(top)] = 0.0  # the only point was the query itself
         kernel -= top[:, None]
+        np.maximum(kernel, _LEAST_EXPONENT, out=kernel)
         np.exp(kernel, out=kernel)
         sums[block], nearest[block] = kernel @ terms, -top
     return KernelSums(sums, nearest)

@@ -19,7 +19,7 @@ _TOLERANCE = 0.02
 _PRIORS = 10.0 ** np.arange(-2.0, 3.5, 0.5)
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 # What a vanished vote still counts, so that no logarithm is infinite.
-_LEAST, _LARGEST_EXPONENT = 1e-290, 600.0
+_LEAST, _LARGEST_EXPONENT = 1e-250, 600.0
 
 
 class Vote(NamedTuple):
