@@ -71,4 +71,4 @@ def _features_of(scores: Any, kind: Input) -> FloatArray:
         return np.zeros((1, 3))
     proba = checked if kind == "proba" else np.exp(log_probabilities(checked, input=kind))
     proba = np.sort(proba, axis=1)[:, ::-1]
-    return np.column_stack([proba[:, 0], proba[:, 1], np.sqrt(proba[:, -1])])
+    return np.column_stack([proba[:, 0], proba[:, 1], proba[:, 0] ** 2])
