@@ -215,8 +215,12 @@ def calibrator_class(request):
 
 # --- Size --------------------------------------------------------------------------------------
 
+# The size of local ones is measured in benchmarks, on features that mean something.
+GLOBAL = [name for name, make in VARIANTS.items() if not issubclass(make.func, LocalCalibrator)]
+
 
 @pytest.mark.slow
+@pytest.mark.parametrize("calibrator_class", GLOBAL, indirect=True)
 def test_a_million_rows(calibrator_class):
     proba, y = draw_proba(1_000_000, 3, temperature=1.5)
     answer = calibrator_class().fit(proba, y).predict_proba(proba)
@@ -225,6 +229,7 @@ def test_a_million_rows(calibrator_class):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("calibrator_class", GLOBAL, indirect=True)
 def test_many_classes_cost_time_in_proportion(calibrator_class):
     # 200 x 20,000 values: per-row Python, or a table of rows x classes x classes, would not end.
     proba, y = draw_proba(20_000, 200)

@@ -104,6 +104,9 @@ class ProximityCalibration(LocalCalibrator):
         Accuracy minus mean confidence of each bin, and its weight.
     settings_ : dict
         Empty: nothing is left at "auto".
+    cv_results_ : dict
+        "settings", and "gain", the log-loss in nats that it takes off the temperature's on
+        held-out rows; with ``fallback=True``.
     classes_ : ndarray of shape (n_classes,)
         The class of each column.
     n_features_in_ : int
