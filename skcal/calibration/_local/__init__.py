@@ -8,4 +8,6 @@
 - ``standard``, ``kernel_sums``: columns on one scale, and sums over neighbours, the parts of both
 - ``projection``, ``kernel_vote``; ``kernel``: the labels of the rows around
 - ``confidence_maps``; ``proximity``: how near other rows are
+- ``temperature_network``; ``local_temperature``: a temperature for each row
+- ``calibration_network``; ``lcn``: agreement with the class frequencies around each row
 """

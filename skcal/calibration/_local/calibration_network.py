@@ -196,7 +196,7 @@ def train_calibration_network(
 
     table, places, scores = tensor(columns), tensor(points), tensor(log_proba)
     mass, labels = tensor(weights / weights.mean()), torch.from_numpy(codes)
-    eye = torch.eye(n_classes)
+    eye = tensor(np.eye(n_classes))  # torch.eye would follow the process's defaults
     parameters = [tensor(part).requires_grad_() for part in start]
     optimizer = torch.optim.Adam(parameters, lr=lr)
 

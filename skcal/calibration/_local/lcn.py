@@ -138,11 +138,13 @@ class LocalCalibrationNetwork(LocalCalibrator):
               + \alpha\, \mathrm{CE}(\theta, y),
 
     with the Jensen-Shannon distance of each class against the rest. The cross-entropy is that
-    of the frequencies: labels reach the probabilities through them alone, and what the kernel
-    averages over, the map averages too. Without error that is local it is worse than a
-    temperature, on which it falls back. Ours are features that are standardised and cut off at
-    five standard deviations, logits at the global temperature, and row weights, which weigh
-    rows and their part in the frequencies of others.
+    of the frequencies: labels reach the probabilities through them alone. Coordinates are made
+    of features alone, so that what the scores know beyond these is averaged away; and without
+    an error that is local it is worse than a temperature, on which it falls back.
+
+    Ours are features that are standardised and cut off at five standard deviations, logits at
+    the global temperature, a least frequency of 1e-6 in the place of one for each weight of the
+    kernel, and row weights, which weigh rows and their part in the frequencies of others.
 
     References
     ----------
