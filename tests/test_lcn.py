@@ -209,17 +209,27 @@ def loss_in_loops(parameters, log_proba, y, weights, columns, points, bandwidth,
     return weights @ (ways[0] * distance + ways[1] * entropy) / weights.sum()
 
 
-@pytest.mark.parametrize("ways", [(1.0, 0.0), (0.0, 1.0), (2.0, 0.5)])
-def test_what_is_trained_is_the_loss(monkeypatch, ways):
-    seen = []
+@pytest.fixture
+def seen(monkeypatch):
+    """Return a list that gets the parameters and slopes of every step of Adam."""
+    steps = []
 
     class Adam(torch.optim.Adam):
         def step(self):
-            parameters = self.param_groups[0]["params"]
-            seen.append([(p.detach().double().numpy().copy(), p.grad.numpy()) for p in parameters])
+            steps.append(
+                [
+                    (part.detach().double().numpy().copy(), part.grad.numpy())
+                    for part in self.param_groups[0]["params"]
+                ]
+            )
             return super().step()
 
     monkeypatch.setattr(torch.optim, "Adam", Adam)
+    return steps
+
+
+@pytest.mark.parametrize("ways", [(1.0, 0.0), (0.0, 1.0), (2.0, 0.5)])
+def test_what_is_trained_is_the_loss(seen, ways):
     rng = np.random.default_rng(0)
     n, columns = 23, 30 * rng.normal(size=(23, 4))  # so that the start is not flat
     points, weights = rng.normal(size=(n, 2)), rng.uniform(0.5, 2, size=n)
@@ -398,11 +408,22 @@ def test_a_few_rows(n, k):
 
 
 def test_batches_have_a_neighbour_for_each_row():
-    # 51 rows to train on, by two: no batch may be of one.
+    # 51 rows to train on, by two: no batch may be of one, whose frequencies would be NaN.
     logits, y, Z = draw(60)
-    local = fit(logits, y, Z, fallback=False, batch_size=2, max_epochs=2)
-    assert np.isfinite(local.hidden_coef_).all()
-    assert local.n_iter_ >= 1
+    local = fit(logits, y, Z, fallback=False, batch_size=2, max_epochs=5)
+    assert local.place_scale_[0] != 1.0
+
+
+def test_hidden_units_are_left_out(seen):
+    # Of three rows to train on, a unit that is dropped from all of them has no slope.
+    logits, y, Z = draw(5)
+    silent = []
+    for dropout in (0.0, 0.9):
+        seen.clear()
+        fit(logits, y, Z, fallback=False, dropout=dropout, max_epochs=1)
+        silent.append((seen[0][1][1] == 0).mean())
+    assert silent[0] < 0.3
+    assert 0.55 < silent[1] < 1.0
 
 
 def test_weights_count():
