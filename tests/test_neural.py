@@ -429,9 +429,7 @@ def test_early_stopping_restores_the_epoch_of_the_lowest_log_loss(weighted):
         assert model.history_[model.best_epoch_ - 1, "valid_acc"] == pytest.approx(hits)
 
 
-@pytest.mark.parametrize(
-    "params", [{"loss__label_smoothing": 0.3}, {"loss": nn.MultiMarginLoss}]
-)
+@pytest.mark.parametrize("params", [{"loss__label_smoothing": 0.3}, {"loss": nn.MultiMarginLoss}])
 def test_validation_measures_the_log_loss_whatever_the_criterion(params):
     model = mlp(**params).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
     best = model.history_[model.best_epoch_ - 1, "valid_loss"]
