@@ -296,6 +296,8 @@ def test_defaults_of_names():
 def test_names_that_are_not_known_get_a_hint():
     refused(lambda: make_loss("focl"), ValueError, "'focl'; .*Did you mean 'focal'?")
     refused(lambda: make_loss("cross-entropy"), ValueError, "Did you mean 'cross_entropy'?")
+    refused(lambda: make_loss("MMCE"), ValueError, "Did you mean 'mmce'?")
+    refused(lambda: make_loss("log_loss"), ValueError, "Did you mean 'cross_entropy'?")
     refused(lambda: make_loss("zzz"), ValueError, r"the names are \['brier', .*'soft_ece'\]\.$")
     refused(lambda: PenalizedLoss(DCA(), base="focl"), ValueError, "Did you mean 'focal'?")
 

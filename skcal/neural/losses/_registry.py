@@ -45,6 +45,8 @@ _PENALTIES: dict[str, Callable[..., Any]] = {
     "mbls": LogitMargin,
 }
 LOSS_NAMES = (*_ROW_LOSSES, *_PENALTIES)
+# What other libraries call them, too far from ours to be found by their letters.
+_ALIASES = {"log_loss": "cross_entropy", "nll": "cross_entropy", "margin": "mbls"}
 
 
 def make_loss(loss: Any, **params: Any) -> nn.Module:
@@ -94,7 +96,8 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
                 name: params.pop(name) for name in [*params] if name in signature(make).parameters
             }
             return PenalizedLoss(make(**own), **params)
-        near = get_close_matches(loss, LOSS_NAMES, n=1)
+        near = [_ALIASES[loss]] if loss in _ALIASES else []
+        near = near or get_close_matches(loss.lower(), LOSS_NAMES, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"Unknown loss {loss!r}; the names are {sorted(LOSS_NAMES)}.{hint}")
     if isinstance(loss, Penalty) or (isclass(loss) and issubclass(loss, Penalty)):
