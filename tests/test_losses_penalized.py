@@ -282,6 +282,12 @@ def test_names_take_all_parameters_of_what_they_stand_for(name):
         refused(lambda n=none: make_loss(name, **{n: 1}), ValueError, f"has no parameter {none!r}")
 
 
+@pytest.mark.parametrize("wrong", ["2", None, [1.0]])
+@pytest.mark.parametrize(("name", "parameter"), [("focal", "gamma"), ("mmce", "warmup_epochs")])
+def test_parameters_that_are_no_numbers_are_refused(name, parameter, wrong):
+    refused(lambda: make_loss(name, **{parameter: wrong}), TypeError, f"{parameter} of the loss")
+
+
 def test_defaults_of_names():
     assert make_loss("label_smoothing").label_smoothing == 0.05
     assert make_loss("label_smoothing", label_smoothing=0.2).label_smoothing == 0.2

@@ -7,6 +7,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
 from inspect import isclass, signature
+from numbers import Real
 from typing import Any
 
 from torch import nn
@@ -72,7 +73,8 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
     ValueError
         If the name or a parameter is unknown, or a parameter out of range.
     TypeError
-        If it is neither a name nor a loss; a penalty alone is none.
+        If it is neither a name nor a loss (a penalty alone is none), or a parameter is not the
+        number it should be.
     ImportError
         If "label_relaxation" lacks its package; the error names the extra.
 
@@ -87,11 +89,11 @@ def make_loss(loss: Any, **params: Any) -> nn.Module:
     if isinstance(loss, str):
         if loss in _ROW_LOSSES:
             make = _ROW_LOSSES[loss]
-            _refuse_unknown(loss, params, [make])
+            _check_parameters(loss, params, [make])
             return make(**params)
         if loss in _PENALTIES:
             make = _PENALTIES[loss]
-            _refuse_unknown(loss, params, [make, PenalizedLoss])
+            _check_parameters(loss, params, [make, PenalizedLoss])
             own = {
                 name: params.pop(name) for name in [*params] if name in signature(make).parameters
             }
@@ -131,12 +133,18 @@ def make_base(base: Any) -> nn.Module:
     return made
 
 
-def _refuse_unknown(loss: str, params: dict[str, Any], makers: list[Callable[..., Any]]) -> None:
-    known = {name for make in makers for name in signature(make).parameters} - {"penalty"}
-    for name in params:
+def _check_parameters(loss: str, params: dict[str, Any], makers: list[Callable[..., Any]]) -> None:
+    """Refuse parameters that no maker takes, and others than numbers where these are asked for."""
+    known = {name: p for make in makers for name, p in signature(make).parameters.items()}
+    known.pop("penalty", None)
+    for name, value in params.items():
         if name not in known:
             near = get_close_matches(name, known, n=1)
             raise ValueError(
                 f"The loss {loss!r} has no parameter {name!r}."
                 + (f" Did you mean {near[0]!r}?" if near else f" It has {sorted(known)}.")
             )
+        default = known[name].default
+        wants_number = isinstance(default, Real) and not isinstance(default, bool)
+        if wants_number and not isinstance(value, Real):
+            raise TypeError(f"{name} of the loss {loss!r} is a number; got {value!r}.")
