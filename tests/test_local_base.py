@@ -3,6 +3,7 @@
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -294,6 +295,36 @@ def test_the_rule_is_one_standard_error(shift):
     assert fitted.is_local_ is bool(mean > error)
     words = f"{abs(mean):.4f} nats {'below' if mean > 0 else 'above'} .*error {error:.4f}"
     assert re.search(words, fitted.reason_)
+
+
+class Constants(Constant):
+    """The best of several shifts."""
+
+    def _candidates(self, features, n_classes):
+        return [{"shift": self.shift * part} for part in (1.0, 0.9, 0.8, 0.7)]
+
+    def _transform_local(self, log_proba, features):
+        return log_proba + self.settings_["shift"] * (np.arange(log_proba.shape[1]) == 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_four_needs_more_than_one_standard_error(seed):
+    proba, y, Z = draw(1000, seed=seed)
+    # Class 0 is somewhat rarer in the scores than in the labels.
+    proba = proba * [0.8, 1, 1] / (proba @ [0.8, 1, 1])[:, None]
+    weights = np.ones(1000)
+    fitted = Constants(0.2).fit(proba, y, weights, features=Z)
+    folds = base.deal_folds(np.log(proba), y, 3)
+    gains = [by_hand(proba, y, weights, 0.2 * part, folds) for part in (1.0, 0.9, 0.8, 0.7)]
+    mean, error = max(gains)
+    # A quarter of the chance that one standard error leaves to a single setting.
+    assert fitted.is_local_ is bool(mean > 1.7543 * error)
+
+
+def test_the_threshold_of_several_settings():
+    assert base.clear_gain(0.5, 1) == pytest.approx(0.5)
+    chance = [1 - NormalDist().cdf(base.clear_gain(1.0, n)) for n in (1, 2, 8)]
+    assert chance == pytest.approx([0.158655, 0.158655 / 2, 0.158655 / 8], abs=1e-6)
 
 
 def test_without_a_choice_nothing_is_compared():

@@ -329,6 +329,18 @@ def test_it_reads_what_it_is_told():
     assert (both.temperatures(logits, Z) != both.temperatures(other_logits, Z)).all()
 
 
+def test_without_features_where_none_are_read():
+    logits, y, Z = draw(200, 4)
+    with_them = fit(logits, y, Z, reads="logits", fallback=False)
+    local = make(reads="logits", fallback=False).fit(logits, y)
+    proba = local.predict_proba(logits)
+    assert (proba == with_them.predict_proba(logits, features=Z)).all()
+    assert (proba == with_them.predict_proba(logits)).all()
+    assert (local.temperatures(logits) == with_them.temperatures(logits, Z)).all()
+    with pytest.raises(ValueError, match="pass features="):
+        make(reads="both").fit(logits, y)
+
+
 def test_probabilities_are_as_good_as_logits():
     logits, y, Z = draw()
     from_logits = fit(logits, y, Z, fallback=False)

@@ -409,6 +409,19 @@ def test_temperatures_of_the_regions(local_error):
     assert np.median(regions.temperature[~sign]) == pytest.approx(0.6, rel=0.25)
 
 
+def test_a_region_of_reversed_order_has_no_temperature():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(600, 1))
+    logits = rng.normal(size=(600, 3))
+    truth = logits * np.where(Z > 0, 3.0, -1.0)
+    y = (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
+    calibrator = fit(logits, y, Z, n_slots=1, n_codewords=2, reg_scale=1e-6, fallback=False)
+    regions = calibrator.regions(Z)
+    high = calibrator.transform([[1.0]])[0, 0]
+    assert (np.isnan(regions.temperature) == (regions.codes[:, 0] != high)).all()
+    assert (regions.temperature[regions.codes[:, 0] == high] > 0).all()
+
+
 def test_regions_of_other_maps():
     logits, y, Z = draw()
     diagonal = fit(logits, y, Z, scale="diagonal").regions(Z)

@@ -62,7 +62,8 @@ class KernelCalibration(LocalCalibrator):
         Memory, files and the time of an answer grow with it.
     fallback : bool, default=True
         Stay with temperature scaling unless the local map has a log-loss that is lower on
-        held-out rows by more than a standard error.
+        held-out rows by more than a standard error; by more of them if several bases were
+        tried.
     cv : int, default=3
         Folds of that comparison, and of the choice of ``base``; of 20,000 rows at most.
     random_state : int, RandomState instance or None, default=None

@@ -38,7 +38,7 @@ class LocalTemperatureScaling(LocalCalibrator):
         Units of the network's hidden layers; () for a linear g.
     reads : {"both", "features", "logits"}, default="both"
         What g reads: the largest log-probabilities of the row, in falling order, its features,
-        or both.
+        or both. With "logits" no features need to be given.
     n_top : int, default=10
         How many log-probabilities it reads.
     alpha : "auto" or float, default=30.0
@@ -56,7 +56,8 @@ class LocalTemperatureScaling(LocalCalibrator):
         Iterations without a better log-loss on held-out rows, after which it stops.
     fallback : bool, default=True
         Stay with temperature scaling unless the local map has a log-loss that is lower on
-        held-out rows by more than a standard error.
+        held-out rows by more than a standard error; by more of them if several strengths were
+        tried.
     cv : int, default=3
         Folds of that comparison, and of the choice of ``alpha``; of 20,000 rows at most.
     random_state : int, RandomState instance or None, default=None
@@ -174,13 +175,14 @@ class LocalTemperatureScaling(LocalCalibrator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
 
-    def temperatures(self, scores: ArrayLike, features: ArrayLike) -> FloatArray:
+    def temperatures(self, scores: ArrayLike, features: ArrayLike | None = None) -> FloatArray:
         """Return the temperature of each row.
 
         Parameters
         ----------
         scores : array-like of shape (n_samples, n_classes), (n_samples,) or (n_samples, 1)
-        features : array-like of shape (n_samples, n_columns)
+        features : array-like of shape (n_samples, n_columns), optional
+            Not looked at with ``reads="logits"``, and needed else.
 
         Returns
         -------
@@ -188,7 +190,7 @@ class LocalTemperatureScaling(LocalCalibrator):
             All of them ``temperature_`` if the map fell back on it.
         """
         log_proba = self._checked(scores)
-        table = self._check_fitted_features(features)
+        table = self._check_fitted_features(features, log_proba)
         check_consistent_length(log_proba, table)
         if not self.is_local_:
             return np.full(len(log_proba), self.temperature_)
@@ -196,6 +198,9 @@ class LocalTemperatureScaling(LocalCalibrator):
         return self.temperature_ * np.exp(self._log_temperatures(scaled, table))
 
     # -- the map -------------------------------------------------------------------------
+
+    def _reads_features(self) -> bool:
+        return self.reads != "logits"
 
     def _candidates(self, features: FloatArray, n_classes: int) -> list[dict[str, Any]]:
         if not all(isinstance(units, Integral) and units > 0 for units in self.hidden):

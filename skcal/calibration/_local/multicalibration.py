@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcal._validation import FloatArray, Input, IntArray
 from skcal.calibration._fitting.folds import deal_folds
-from skcal.calibration._local.base import _MOST_ROWS, LocalCalibrator
+from skcal.calibration._local.base import _MOST_ROWS, LocalCalibrator, clear_gain
 from skcal.calibration._local.boosted_rounds import (
     Estimator,
     Round,
@@ -57,7 +57,8 @@ class MultiCalibration(LocalCalibrator):
         Added to the curvature of a leaf.
     fallback : bool, default=True
         Stay with temperature scaling unless the local map has a log-loss that is lower on
-        held-out rows by more than a standard error.
+        held-out rows by more than a standard error; by more of them the more rounds were
+        tried.
     cv : int, default=3
         Folds of that comparison, and of the choice of rounds; of 20,000 rows at most.
     random_state : int, RandomState instance or None, default=None
@@ -251,7 +252,11 @@ class MultiCalibration(LocalCalibrator):
         error = float(np.sqrt(weights[rows] @ (gains[best] - means[best]) ** 2)) / total
         self.settings_ = candidates[best]
         self.cv_results_ = {"settings": candidates[: len(means)], "gain": means}
-        self.is_local_ = bool(means[best] > error) if self.fallback else best > 0
+        self.is_local_ = (
+            best > 0 and bool(means[best] > clear_gain(error, len(means) - 1))
+            if self.fallback
+            else best > 0
+        )
         one = "1 round" if best == 1 else f"{best} rounds"
         self.reason_ = (
             f"{one}: cross-validated log-loss {means[best]:.4f} nats below that of temperature "

@@ -74,7 +74,8 @@ class VQDirichletCalibration(LocalCalibrator):
         Share of the rows held out for that.
     fallback : bool, default=True
         Stay with temperature scaling unless the local map has a log-loss that is lower on
-        held-out rows by more than a standard error.
+        held-out rows by more than a standard error; by more of them if several settings were
+        tried.
     cv : int, default=3
         Folds of that comparison, and of the choice of S and K; of 20,000 rows at most.
     random_state : int, RandomState instance or None, default=None
@@ -258,6 +259,7 @@ class VQDirichletCalibration(LocalCalibrator):
         Regions(codes, n_rows, temperature)
             Arrays of shape (n_regions, n_slots), (n_regions,) and (n_regions,), the most
             frequent region first; with ``scale="diagonal"`` a temperature for each class.
+            NaN where the map turns the order of the scores round, which no temperature does.
 
         Raises
         ------
@@ -276,7 +278,8 @@ class VQDirichletCalibration(LocalCalibrator):
             )
         slots = np.arange(codes.shape[1])
         factor = 1.0 + self.scales_[slots, codes].sum(axis=1)
-        temperature = self.temperature_ / factor
+        # A factor of zero or below: no scores, or those of the other order.
+        temperature = self.temperature_ / np.where(factor > 0, factor, np.nan)
         return Regions(codes, count, temperature[:, 0] if self.scale == "scalar" else temperature)
 
     # -- the map -------------------------------------------------------------------------
