@@ -664,6 +664,23 @@ def test_without_a_local_error_it_falls_back_and_says_so(seed):
     assert lost < log_loss(fresh_y, answer) + 0.02
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [300, 1000])
+@pytest.mark.parametrize("k", [2, 4])
+def test_without_a_local_error_the_choice_among_eight_costs_next_to_nothing(n, k):
+    # The best of eight held-out gains is above zero by chance alone.
+    fallen = 0
+    for seed in range(12):
+        logits, y, Z = draw(n, k, d=16, seed=seed)
+        fresh_logits, fresh_y, fresh = draw(4000, k, d=16, seed=seed + 100)
+        calibrator = fit(logits, y, Z, n_slots="auto", n_codewords="auto", fallback=True)
+        scaling = TemperatureScaling(input="logits").fit(logits, y)
+        lost = log_loss(fresh_y, calibrator.predict_proba(fresh_logits, features=fresh))
+        assert lost < log_loss(fresh_y, scaling.predict_proba(fresh_logits)) + 0.005
+        fallen += not calibrator.is_local_
+    assert fallen >= 10
+
+
 # --- Files -------------------------------------------------------------------------------------
 
 
