@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _public import public_estimators
+from optuna.distributions import FloatDistribution
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -22,6 +23,7 @@ from skcal import (
 )
 from skcal.calibration import BaseCalibrator
 from skcal.neural import MultiHeadClassifier, NetClassifier
+from skcal.tuning import OptunaSearch
 
 # Enough training for the checks that ask for a good accuracy, and no more.
 FAST = {"max_epochs": 15, "lr": 0.02}
@@ -53,6 +55,13 @@ ESTIMATORS = [
         NeSCalMLP(smoothing=0, dropout=0.0, **EXACT), n_members=2, averaging="logit", random_state=0
     ),
     TabularEncoder(),
+    OptunaSearch(
+        LogisticRegression(),
+        {"C": FloatDistribution(0.1, 10, log=True)},
+        n_trials=3,
+        cv=2,
+        random_state=0,
+    ),
 ]
 
 

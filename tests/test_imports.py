@@ -42,7 +42,7 @@ def test_only_networks_need_torch_and_only_pictures_need_matplotlib():
     code = f"""
 import importlib, sys
 sys.modules["pandas"] = None
-names = "calibrated calibration cli datasets decisions demo metrics plots tabular testing"
+names = "calibrated calibration cli datasets decisions demo metrics plots tabular testing tuning"
 for name in names.split():
     importlib.import_module(f"skcal.{{name}}")
     for heavy in {HEAVY!r}:
@@ -127,6 +127,7 @@ ROOMS = [
     "decisions",
     "plots",
     "neural",
+    "tuning",
     "demo",
     "cli",
     "__main__",
@@ -143,6 +144,8 @@ GUESTS = {
     "umap": {"neural"},
     "label_relaxation": {"neural"},
     "lightgbm": {"calibration"},
+    "optuna": {"tuning"},
+    "joblib": {"tuning"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
     "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
@@ -195,7 +198,7 @@ def test_a_room_knows_only_the_rooms_above_it(path):
 # --- Inside a room ----------------------------------------------------------------------
 
 # Rooms whose docstring lists their parts, files or folders, from the ground up.
-MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural"]
+MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural", "tuning"]
 
 
 @pytest.mark.parametrize("room", MAPPED)

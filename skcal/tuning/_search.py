@@ -1,0 +1,382 @@
+"""Optuna's samplers and pruners in a search that is one of scikit-learn's."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from copy import deepcopy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context, clone, is_classifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import check_random_state, indexable
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.parallel import Parallel
+from sklearn.utils.validation import _check_method_params, _check_y
+
+from skcal.metrics import get_scorer, get_scorer_names
+from skcal.tuning._evaluation import Folds, Outcome, columns_of
+from skcal.tuning._space import Space, ask, check_space
+from skcal.tuning._study import (
+    fail,
+    finished_trials,
+    hopeless,
+    open_study,
+    parameters_of,
+    stoppable,
+    tell,
+)
+
+
+class OptunaSearch(BaseSearchCV):
+    """Search for the parameters of best cross-validated score, drawn by Optuna.
+
+    A search as :class:`~sklearn.model_selection.RandomizedSearchCV` is one: the same attributes,
+    metadata routing, callbacks and refit. But each trial learns from those before it, and
+    a trial whose first folds are hopeless is not fitted on the others.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is tuned; a pipeline or a calibrated classifier, too.
+    space : dict of Optuna distributions, or callable
+        What parameters are drawn from, by their names: ``"C"``, or ``"step__C"`` below a step of a
+        pipeline. A callable is given a trial, suggests values on it, and returns the
+        parameters; it may be called again for a trial of the past.
+    n_trials : int, default=50
+        Trials of the study in all, those counted that are in the storage already. Failed and
+        pruned ones count.
+    timeout : float, optional
+        Seconds after which no further trial begins.
+    scoring : str or callable, default="neg_log_loss"
+        One score, greater is better: a name that :func:`skcal.metrics.get_scorer` knows, one that
+        scikit-learn knows, or a scorer. "neg_log_loss_after_temperature" is for models that are
+        calibrated afterwards.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; five folds by default. All trials are scored on the same folds.
+    sampler : optuna.samplers.BaseSampler, optional
+        Where parameters come from; a copy is used. The tree-structured Parzen estimator by
+        default, seeded by ``random_state``.
+    pruner : optuna.pruners.BasePruner, optional
+        Asked after each fold, told the mean score of the folds so far; steps are numbers of folds,
+        from 0. Optuna's MedianPruner by default: from the sixth trial on, the worse half is given
+        up. ``optuna.pruners.NopPruner()`` gives none up. With ``n_jobs`` other than 1 the folds
+        of a trial are fitted at once, and there is nothing to give up.
+    storage : str or optuna.storages.BaseStorage, optional
+        Where trials are kept: in memory by default, else a URL such as
+        ``"sqlite:///study.db"``, or a storage, such as
+        ``JournalStorage(JournalFileBackend("study.log"))``.
+    study_name : str, optional
+        The study in it. If it is there, it is continued.
+    refit : bool or callable, default=True
+        Fit the best parameters on all rows. A callable is given ``cv_results_`` and returns
+        the index of the best.
+    n_jobs : int, optional
+        Folds that are fitted side by side.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the default sampler. With ``n_jobs=1`` the same seed is the same study, if no
+        ``timeout`` ends it.
+    error_score : "raise" or float, default=np.nan
+        The score of a fold whose fit or scoring fails. A trial without a finite mean has failed;
+        the study goes on.
+    return_train_score : bool, default=False
+        Whether ``cv_results_`` has training scores, too.
+    verbose : int, default=0
+        As in scikit-learn.
+
+    Attributes
+    ----------
+    study_ : optuna.study.Study
+    cv_results_ : dict of arrays
+        As in scikit-learn, a row for each finished trial of the study; also ``"trial"``, its
+        number, and ``"state"``: "COMPLETE", "PRUNED" or "FAIL". Scores of folds that were left
+        out are NaN.
+    best_index_, best_params_, best_score_ : int, dict, float
+        Of the complete trial of best mean score.
+    best_estimator_ : estimator
+        Fitted with them on all rows, if ``refit``.
+    interrupted_ : bool
+        Whether Ctrl-C ended the search early.
+    n_splits_, scorer_, refit_time_, classes_, n_features_in_, feature_names_in_, multimetric_
+        As in scikit-learn.
+
+    Raises
+    ------
+    ImportError
+        In ``fit``, without Optuna.
+    ValueError
+        If the space names a parameter that the estimator does not have, or the study in the
+        storage is another one. If no trial comes to an end, the last error of a fold is raised.
+
+    Notes
+    -----
+    The score of the best trial is too good: it was chosen for it. Measure the chosen model on
+    rows of their own.
+
+    Several processes, each with a ``random_state`` of its own, may work on one study in one
+    storage.
+
+    References
+    ----------
+    T. Akiba, S. Sano, T. Yanase, T. Ohta and M. Koyama, "Optuna: A Next-generation
+    Hyperparameter Optimization Framework", KDD, 2019.
+
+    Examples
+    --------
+    >>> from optuna.distributions import FloatDistribution
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skcal.tuning import OptunaSearch
+    >>> X, y = make_classification(random_state=0)
+    >>> space = {"C": FloatDistribution(1e-3, 1e3, log=True)}
+    >>> search = OptunaSearch(LogisticRegression(), space, n_trials=8, random_state=0)
+    >>> search.fit(X, y).best_params_["C"] < 1
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit"])],
+        "space": [Mapping, callable],
+        "n_trials": [Interval(Integral, 1, None, closed="left")],
+        "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "scoring": [str, callable],
+        "cv": ["cv_object"],
+        "sampler": [HasMethods(["sample_relative"]), None],
+        "pruner": [HasMethods(["prune"]), None],
+        "storage": [str, HasMethods(["create_new_study"]), None],
+        "study_name": [str, None],
+        "refit": ["boolean", callable],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "error_score": [StrOptions({"raise"}), Real],
+        "return_train_score": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        space: Space,
+        *,
+        n_trials: int = 50,
+        timeout: float | None = None,
+        scoring: Any = "neg_log_loss",
+        cv: Any = None,
+        sampler: Any = None,
+        pruner: Any = None,
+        storage: Any = None,
+        study_name: str | None = None,
+        refit: Any = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        error_score: Any = np.nan,
+        return_train_score: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            estimator,
+            scoring=scoring,
+            n_jobs=n_jobs,
+            refit=refit,
+            cv=cv,
+            verbose=verbose,
+            error_score=error_score,
+            return_train_score=return_train_score,
+        )
+        self.space = space
+        self.n_trials = n_trials
+        self.timeout = timeout
+        self.sampler = sampler
+        self.pruner = pruner
+        self.storage = storage
+        self.study_name = study_name
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
+        """Run trials, and fit the best on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        **params : dict
+            Of the estimator's ``fit``, the scorer and the splitter, as in scikit-learn; arrays of
+            a number per row are split like the rows.
+
+        Returns
+        -------
+        self
+        """
+        check_space(self.space, self.estimator)
+        scorer, _ = self._get_scorers()
+        X, y = indexable(X, y)
+        if y is not None:
+            _check_y(y, multi_output=True, estimator=self)
+        params = _check_method_params(X, params=params)
+        routed = self._get_routed_params_for_fit(params)
+        weights = params.get("sample_weight")
+        metadata = None if weights is None else {"sample_weight": weights}
+        root = self._init_callback_context(
+            max_subtasks=1 + (self.refit is not False)
+        ).call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        # The same folds for all trials, of a splitter that draws them anew each time, too.
+        splits = list(cv.split(X, y, **routed.splitter.split))
+        options = {
+            "scorer": scorer,
+            "fit_params": routed.estimator.fit,
+            "score_params": routed.scorer.score,
+            "return_train_score": self.return_train_score,
+            "return_times": True,
+            "verbose": self.verbose,
+            "caller": self,
+        }
+        folds = Folds(clone(self.estimator), X, y, splits, self.error_score, options)
+        self.study_ = open_study(
+            self.storage,
+            self.study_name,
+            sampler=deepcopy(self.sampler),
+            pruner=deepcopy(self.pruner),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            about={
+                "estimator": type(self.estimator).__name__,
+                "scoring": str(self.scoring) if isinstance(self.scoring, str) else "callable",
+                "n_splits": len(splits),
+            },
+        )
+        search = root.subcontext(
+            task_name="search",
+            max_subtasks=self.n_trials * len(splits),
+            sequential_subtasks=False,
+        ).call_on_fit_task_begin(estimator=self)
+        failures = self._run_trials(folds, search)
+        search.call_on_fit_task_end(estimator=self)
+        self._collect(len(splits), failures)
+        self.n_splits_, self.multimetric_, self.scorer_ = len(splits), False, scorer
+        if self.refit:
+            self._refit(X, y, routed.estimator.fit, root, metadata)
+        root.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
+        return self
+
+    # -- trials --------------------------------------------------------------------------
+
+    def _run_trials(self, folds: Folds, search: Any) -> list[Exception]:
+        """Run trials until there are enough, and return the errors of fits that failed."""
+        end = np.inf if self.timeout is None else time.monotonic() + self.timeout
+        failures: list[Exception] = []
+        self.interrupted_ = False
+        n_tasks = 0
+        with Parallel(n_jobs=self.n_jobs) as parallel, stoppable(self.study_) as stopped:
+            # A storage may hold trials enough already; else there is one, however short the time.
+            while (
+                not stopped
+                and len(finished_trials(self.study_)) < self.n_trials
+                and (n_tasks == 0 or time.monotonic() < end)
+            ):
+                trial, parameters = ask(self.study_, self.space)
+                contexts = [
+                    search.subcontext(
+                        task_name="candidate-split-evaluation", task_id=n_tasks + fold
+                    )
+                    for fold in range(len(folds.splits))
+                ]
+                n_tasks += len(contexts)
+                try:
+                    if effective_n_jobs(self.n_jobs) == 1:
+                        outcomes = folds.one_by_one(
+                            parameters,
+                            contexts,
+                            stop=lambda scores: hopeless(trial, scores),  # noqa: B023
+                        )
+                    else:
+                        outcomes = folds.side_by_side(parameters, contexts, parallel)
+                except KeyboardInterrupt:
+                    fail(self.study_, trial)
+                    self.interrupted_ = True
+                    break
+                except BaseException:
+                    fail(self.study_, trial)
+                    raise
+                failures += _errors(outcomes)
+                columns = columns_of(outcomes, len(folds.splits))
+                tell(self.study_, trial, columns, len(outcomes))
+        return failures
+
+    def _collect(self, n_splits: int, failures: list[Exception]) -> None:
+        """Set ``cv_results_`` and what is best, from the trials in the study."""
+        trials = [trial for trial in finished_trials(self.study_) if "scores" in trial.user_attrs]
+        complete = np.array([trial.state.name == "COMPLETE" for trial in trials], dtype=bool)
+        if not complete.any():
+            if self.interrupted_:
+                raise KeyboardInterrupt
+            said = f"None of {len(trials)} trials came to an end with a finite score."
+            if failures:
+                failures[-1].add_note(said)
+                raise failures[-1]
+            raise ValueError(f"{said} Look at scoring, and at the labels of each fold.")
+        if failures:
+            warnings.warn(
+                f"{len(failures)} folds failed, the last by {failures[-1]!r}; error_score='raise' "
+                "stops at the first.",
+                FitFailedWarning,
+                stacklevel=4,
+            )
+        if self.interrupted_:
+            warnings.warn(
+                f"The search was interrupted after {len(trials)} trials of {self.n_trials}; the "
+                "best so far is kept.",
+                stacklevel=4,
+            )
+        outcomes: list[Outcome] = []
+        for trial in trials:
+            kept = trial.user_attrs["scores"]
+            outcomes += [
+                {name: np.nan if v[fold] is None else v[fold] for name, v in kept.items()}
+                for fold in range(n_splits)
+            ]
+        with warnings.catch_warnings():
+            # That trials were given up is in the column "state".
+            warnings.filterwarnings("ignore", "One or more of the", UserWarning)
+            self.cv_results_ = self._format_results(
+                [parameters_of(trial, self.space) for trial in trials],
+                n_splits,
+                outcomes,
+                {
+                    "trial": [trial.number for trial in trials],
+                    "state": [trial.state.name for trial in trials],
+                },
+            )
+        self.best_index_ = self._select_best_index(self.refit, "score", self.cv_results_)
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.best_score_ = self.cv_results_["mean_test_score"][self.best_index_]
+
+    def _refit(self, X: Any, y: Any, fit_params: Any, root: Any, metadata: Any) -> None:
+        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        context = root.subcontext(task_name="refit-with-best-params")
+        with context.propagate_callback_context(best):
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+            start = time.time()
+            best.fit(X, **fit_params) if y is None else best.fit(X, y, **fit_params)
+            self.refit_time_ = time.time() - start
+        self.best_estimator_ = best
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
+
+    def _get_scorers(self) -> tuple[Any, str]:
+        if isinstance(self.scoring, str) and self.scoring in get_scorer_names():
+            return get_scorer(self.scoring), "score"
+        return check_scoring(self.estimator, self.scoring), "score"
+
+
+def _errors(outcomes: list[Outcome]) -> list[Exception]:
+    return [one["error"] for one in outcomes if one["error"] is not None]

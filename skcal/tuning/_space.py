@@ -1,0 +1,86 @@
+"""What the parameters of a trial are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, TypeAlias
+
+Space: TypeAlias = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+
+
+def import_optuna() -> ModuleType:
+    """Return Optuna, or say how to install it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError(
+            "Tuning needs Optuna, which is not installed: pip install 'skcal[tune]'."
+        ) from error
+    return optuna
+
+
+def check_space(space: Any, estimator: Any) -> None:
+    """Refuse what is no space, and parameters that the estimator does not have.
+
+    Raises
+    ------
+    TypeError
+        If ``space`` is neither a dictionary of Optuna distributions nor callable.
+    ValueError
+        If it is empty, or names a parameter that is not there.
+    """
+    optuna = import_optuna()
+    if callable(space):
+        return
+    if not isinstance(space, Mapping):
+        raise TypeError(
+            "space must be a dictionary of Optuna distributions, such as "
+            "{'C': optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}, or a function "
+            f"of a trial that returns parameters; got {space!r}."
+        )
+    if not space:
+        raise ValueError("space is empty: there is nothing to tune.")
+    for name, distribution in space.items():
+        if not isinstance(distribution, optuna.distributions.BaseDistribution):
+            raise TypeError(
+                f"space[{name!r}] must be an Optuna distribution (FloatDistribution, "
+                f"IntDistribution or CategoricalDistribution); got {distribution!r}."
+            )
+    known = estimator.get_params(deep=True)
+    # A name below another is known to scikit-learn only once that other is set.
+    unknown = [n for n in space if n not in known and n.rpartition("__")[0] not in known]
+    if unknown:
+        raise ValueError(
+            f"{type(estimator).__name__} has no parameter {unknown[0]!r}; get_params() lists "
+            "those it has. A step of a pipeline or a wrapped estimator is reached by "
+            "'step__parameter'."
+        )
+
+
+def ask(study: Any, space: Space) -> tuple[Any, dict[str, Any]]:
+    """Return a new trial and its parameters.
+
+    Parameters
+    ----------
+    study : optuna.study.Study
+    space : dict of Optuna distributions, or callable
+        A callable suggests values on the trial and returns the parameters by name.
+
+    Returns
+    -------
+    trial : optuna.trial.Trial
+    parameters : dict
+    """
+    if not callable(space):
+        trial = study.ask(dict(space))
+        return trial, dict(trial.params)
+    trial = study.ask()
+    parameters = space(trial)
+    if not isinstance(parameters, Mapping):
+        raise TypeError(
+            "A space that is a function must return a dictionary of parameters, such as "
+            "{'C': trial.suggest_float('C', 1e-3, 1e3, log=True)}; got "
+            f"{parameters!r}."
+        )
+    return trial, dict(parameters)
