@@ -78,7 +78,6 @@ EXPECTED_FAILURES = {
     },
     "KernelCalibration": {
         "check_weights_equal_repetition": FOLDS,
-        "check_float32_and_float16": TIES,
     },
     "KernelCalibration, local": {
         "check_weights_equal_repetition": "where the bandwidth is chosen, rows vote for copies",

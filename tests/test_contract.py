@@ -68,6 +68,7 @@ from skcal import (
 from skcal.calibration import BaseCalibrator
 from skcal.datasets import make_calibration_data
 from skcal.neural import Dropout, MultiHeadClassifier, NetClassifier
+from skcal.tuning import OptunaSearch
 
 FAST = {"max_epochs": 8, "lr": 0.02, "random_state": 0}
 
@@ -330,10 +331,11 @@ def test_defaults_hold_nothing_that_cannot_be_pickled(cls):
 
 @pytest.mark.parametrize("cls", sorted(public_estimators(), key=str), ids=lambda cls: cls.__name__)
 def test_repr_shows_what_was_changed(cls):
-    wraps = cls in (CalibratedClassifier, CostSensitiveClassifier)
+    wraps = cls in (CalibratedClassifier, CostSensitiveClassifier, OptunaSearch)
     given = {"estimator": LogisticRegression()} if wraps else {}
+    given |= {"space": {}} if cls is OptunaSearch else {}
     model = cls(**given)
-    shown = "estimator=LogisticRegression()" if given else ""
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
     assert repr(model) == f"{cls.__name__}({shown})"
     assert cls.__name__ in model._repr_html_()
 
