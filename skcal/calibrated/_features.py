@@ -28,13 +28,24 @@ class FeatureReader:
         self.how = how
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
-        """Return features (n_samples, n_columns), which the calibrator checks."""
+        """Return features (n_samples, n_columns), which the calibrator checks.
+
+        Raises
+        ------
+        ValueError
+            If a function returns nothing.
+        """
         if self.kind == "embedding":
             embed = embedding_of(estimator)
             assert embed is not None
             found = embed(X)
         else:
             found = self.how(X) if self.kind == "function" else self.how.transform(X)
+        if found is None:
+            raise ValueError(
+                "Features must be one row of numbers for each row of X; the function that was "
+                "given as features returned None."
+            )
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
 
 
