@@ -445,7 +445,8 @@ def test_features_that_are_none(features):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda X: X[:-1], "inconsistent numbers"),
+        (lambda X: X[:-1], "one row of features for each row of scores; there are 99 .* and 100"),
+        (lambda X: None, "the function that was given as features returned None"),
         (lambda X: X * np.nan, "TabularEncoder makes.*NaN"),
         (lambda X: X.astype(str) + "a", "TabularEncoder makes.*convert"),
         (lambda X: X[:, 0], "1D array"),

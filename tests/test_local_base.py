@@ -1,5 +1,6 @@
 """What all local calibrators share: features beside scores, and the temperature behind them."""
 
+import json
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,17 @@ from scipy import sparse
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
 
 from skcal.calibration import (
     AutoCalibration,
+    KernelCalibration,
+    LocalCalibrationNetwork,
     LocalCalibrator,
+    LocalTemperatureScaling,
+    MultiCalibration,
     OneVsRestCalibration,
+    ProximityCalibration,
     TemperatureScaling,
     VQDirichletCalibration,
 )
@@ -94,7 +101,7 @@ def replaced(Z, value):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda Z: Z[:-1], r"inconsistent numbers of samples"),
+        (lambda Z: Z[:-1], r"there are 299 rows of features and 300 of scores"),
         (lambda Z: replaced(Z, np.nan), "TabularEncoder makes such columns.*contains NaN"),
         (lambda Z: replaced(Z, np.inf), "finite numbers.*contains infinity"),
         (lambda Z: Z[:, 0], r"shape \(n_samples, n_columns\).*got 1D array"),
@@ -130,6 +137,31 @@ def test_the_number_of_feature_columns_is_enforced(make, columns):
     if isinstance(fitted, VQDirichletCalibration):
         with pytest.raises(ValueError, match=f"these have {columns}"):
             fitted.transform(other)
+
+
+def test_named_columns_keep_their_order(make):
+    proba, y, Z = draw()
+    frame = pd.DataFrame(Z, columns=["north", "east"])
+    fitted = make(fallback=False).fit(proba, y, features=frame)
+    expected = fitted.predict_proba(proba, features=Z)  # an array has no names to compare
+    assert_array_equal(fitted.predict_proba(proba, features=frame), expected)
+    back = type(fitted).from_dict(json.loads(json.dumps(fitted.to_dict())))
+    for one in (fitted, back):
+        for other in (frame[["east", "north"]], frame.rename(columns={"north": "south"})):
+            with pytest.raises(ValueError, match="column 0 is 'north'; in these it is"):
+                one.predict_proba(proba, features=other)
+    fitted.fit(proba, y, features=Z)  # which knows of no names any more
+    fitted.predict_proba(proba, features=frame[["east", "north"]])
+    fitted.fit(proba, y, features=pd.DataFrame(Z))  # numbers are no names
+    fitted.predict_proba(proba, features=frame)
+
+
+def test_features_too_large_to_square_are_refused(make):
+    proba, y, Z = draw()
+    with pytest.raises(ValueError, match=r"at most 1e\+150.*column 1 holds 1e\+300"):
+        make().fit(proba, y, features=replaced(Z, -1e300))
+    fitted = make(fallback=False).fit(proba, y, features=replaced(Z, 1e150))
+    assert np.isfinite(fitted.predict_proba(proba, features=replaced(Z, 1e300))).all()
 
 
 def test_containers_of_features(make):
@@ -250,6 +282,32 @@ def test_a_local_error_is_corrected_and_none_is_left_to_the_temperature():
             assert_allclose(answer, one, rtol=1e-9)
             assert fitted.reason_.endswith("fell back on temperature scaling.")
             assert not hasattr(fitted, "shifts_")
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        VQDirichletCalibration(),
+        VQDirichletCalibration(2, 2, base="quantized_head"),
+        VQDirichletCalibration(2, 2, parameterization="dirichlet", max_epochs=5),
+        LocalTemperatureScaling(),
+        LocalCalibrationNetwork(max_epochs=10),
+        KernelCalibration(n_steps=100),
+        KernelCalibration(projection=None, base="kernel"),
+        ProximityCalibration(),
+        ProximityCalibration("bin_mean_shift"),
+        MultiCalibration(max_rounds=5),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("k", [2, 3])
+def test_no_map_is_worse_than_the_temperature_where_no_region_is_off(calibrator, k):
+    (proba, y, Z), (fresh, fresh_y, fresh_Z) = draw(600, k), draw(4000, k, seed=1)
+    fitted = clone(calibrator).set_params(random_state=0).fit(proba, y, features=Z)
+    one = TemperatureScaling().fit(proba, y).predict_proba(fresh)
+    lost = log_loss(fresh_y, fitted.predict_proba(fresh, features=fresh_Z))
+    assert lost < log_loss(fresh_y, one) + 0.005
+    assert fitted.is_local_ or "fell back on temperature scaling" in fitted.reason_
 
 
 class Constant(LocalCalibrator):

@@ -453,7 +453,7 @@ def test_senseless_parameters_are_refused(params, message):
 
 def test_rows_of_temperatures_must_agree(fitted):
     logits, _, Z = draw(10, 4, 16)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="one row of features for each row of scores"):
         fitted.temperatures(logits, Z[:9])
     with pytest.raises(ValueError, match="fitted on 16 columns of features; these have 15"):
         fitted.temperatures(logits, Z[:, 1:])

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _num_samples
 
 from skcal._rows import log_softmax, row_blocks, softmax
-from skcal._validation import TINY, FloatArray, Input, IntArray
+from skcal._validation import TINY, FloatArray, Input, IntArray, check_scores
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._fitting.folds import deal_folds
 from skcal.calibration._fitting.temperature import find_temperature
@@ -73,7 +73,12 @@ class LocalCalibrator(BaseCalibrator):
         Why, in a sentence.
     n_columns_ : int
         Number of feature columns.
+    column_names_ : ndarray of shape (n_columns,)
+        Their names, if the features were a table with names.
     """
+
+    # Squares of larger features, and their sums, would overflow.
+    _largest_feature: ClassVar[float] = 1e150
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseCalibrator._parameter_constraints,
@@ -139,13 +144,20 @@ class LocalCalibrator(BaseCalibrator):
         ------
         ValueError
             If scores are not what ``input`` declares, a label has no column, or features are
-            missing or not finite numbers.
+            missing, not finite numbers, too large to be squared, or not of as many rows as the
+            scores.
         """
         # Which attributes there are depends on whether the local map is in use.
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
+        self._validate_params()
         table = self._check_features(features, scores)
+        self._check_rows(table, check_scores(scores, input=self.input))
+        self._check_size(table)
         self.n_columns_ = table.shape[1]
+        names = _names_of(features)
+        if names and table.shape[1]:
+            self.column_names_ = np.array(names)
         return self._fit_rows(scores, y, sample_weight, classes, table)
 
     def predict_proba(self, scores: ArrayLike, *, features: ArrayLike | None = None) -> FloatArray:
@@ -162,10 +174,15 @@ class LocalCalibrator(BaseCalibrator):
         -------
         ndarray of shape (n_samples, n_classes), float64
             Rows sum to one; no value is exactly zero.
+
+        Raises
+        ------
+        ValueError
+            If features are not as in ``fit``: as many columns, and in tables with names the
+            same ones in the same order.
         """
         log_proba = self._checked(scores)
         table = self._check_fitted_features(features, log_proba)
-        check_consistent_length(log_proba, table)
         proba = np.empty_like(log_proba)
         for rows in row_blocks(log_proba.shape, large=True):
             proba[rows] = softmax(self._answer(log_proba[rows], table[rows]), TINY)
@@ -291,9 +308,9 @@ class LocalCalibrator(BaseCalibrator):
         """Return whether the map looks at features, as parameters have it."""
         return True
 
-    def _check_features(self, features: ArrayLike | None, scores: Any = ()) -> FloatArray:
+    def _check_features(self, features: ArrayLike | None, scores: Any = None) -> FloatArray:
         if not self._reads_features():
-            return np.empty((_num_samples(scores), 0))
+            return np.empty((0 if scores is None else _num_samples(scores), 0))
         if features is None:
             raise ValueError(
                 f"{type(self).__name__} corrects regions, and needs to know where each row lies: "
@@ -312,11 +329,44 @@ class LocalCalibrator(BaseCalibrator):
                 f"and missing values. {error}"
             ) from error
 
-    def _check_fitted_features(self, features: ArrayLike | None, scores: Any = ()) -> FloatArray:
+    def _check_rows(self, table: FloatArray, scores: FloatArray) -> None:
+        if len(table) != len(scores):
+            raise ValueError(
+                f"{type(self).__name__} needs one row of features for each row of scores; there "
+                f"are {len(table)} rows of features and {len(scores)} of scores."
+            )
+
+    def _check_size(self, table: FloatArray) -> None:
+        largest = np.abs(table).max(axis=0, initial=0.0)
+        if (largest > self._largest_feature).any():
+            column = int(largest.argmax())
+            raise ValueError(
+                f"{type(self).__name__} needs features of at most {self._largest_feature:g}, as "
+                f"squares of larger ones overflow; column {column} holds {largest[column]:g}. "
+                "Rescale it, or replace what stands for a missing value."
+            )
+
+    def _check_fitted_features(self, features: ArrayLike | None, scores: Any = None) -> FloatArray:
         table = self._check_features(features, scores)
         if table.shape[1] != self.n_columns_:
             raise ValueError(
                 f"{type(self).__name__} was fitted on {self.n_columns_} columns of features; "
                 f"these have {table.shape[1]}."
             )
+        if scores is not None:
+            self._check_rows(table, scores)
+        names, wanted = _names_of(features), getattr(self, "column_names_", np.array([])).tolist()
+        if names and wanted and names != wanted:
+            column = int((np.array(names) != np.array(wanted)).argmax())
+            raise ValueError(
+                f"{type(self).__name__} was fitted on features in which column {column} is "
+                f"{wanted[column]!r}; in these it is {names[column]!r}. Pass the same columns in "
+                "the same order, or an array."
+            )
         return table
+
+
+def _names_of(features: Any) -> list[str]:
+    """Return the names of a table's columns; none if it has none, or some are not strings."""
+    names = list(getattr(features, "columns", ()))
+    return [str(name) for name in names] if all(isinstance(name, str) for name in names) else []

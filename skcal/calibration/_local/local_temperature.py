@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length
 
 from skcal._rows import log_softmax, row_blocks
 from skcal._validation import FloatArray, Input, IntArray
@@ -94,6 +93,8 @@ class LocalTemperatureScaling(LocalCalibrator):
         Number of score columns.
     n_columns_ : int
         Number of feature columns.
+    column_names_ : ndarray of shape (n_columns,)
+        Their names, if the features were a table with names.
     eps_ : float
         The value of ``eps`` in use.
     n_iter_ : int
@@ -191,7 +192,6 @@ class LocalTemperatureScaling(LocalCalibrator):
         """
         log_proba = self._checked(scores)
         table = self._check_fitted_features(features, log_proba)
-        check_consistent_length(log_proba, table)
         if not self.is_local_:
             return np.full(len(log_proba), self.temperature_)
         scaled = log_softmax(log_proba / self.temperature_)

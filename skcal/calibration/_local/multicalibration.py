@@ -101,6 +101,8 @@ class MultiCalibration(LocalCalibrator):
         Number of score columns.
     n_columns_ : int
         Number of feature columns.
+    column_names_ : ndarray of shape (n_columns,)
+        Their names, if the features were a table with names.
     eps_ : float
         The value of ``eps`` in use.
     n_iter_ : int
@@ -155,6 +157,9 @@ class MultiCalibration(LocalCalibrator):
     0.12
     0.02
     """
+
+    # Only the order of features counts: nothing is squared.
+    _largest_feature: ClassVar[float] = np.inf
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LocalCalibrator._parameter_constraints,

@@ -113,6 +113,8 @@ class ProximityCalibration(LocalCalibrator):
         Number of score columns.
     n_columns_ : int
         Number of feature columns.
+    column_names_ : ndarray of shape (n_columns,)
+        Their names, if the features were a table with names.
     eps_ : float
         The value of ``eps`` in use.
     n_iter_ : int
