@@ -162,6 +162,9 @@ def test_features_too_large_to_square_are_refused(make):
         make().fit(proba, y, features=replaced(Z, -1e300))
     fitted = make(fallback=False).fit(proba, y, features=replaced(Z, 1e150))
     assert np.isfinite(fitted.predict_proba(proba, features=replaced(Z, 1e300))).all()
+    fitted = make(fallback=False).fit(proba, y, features=Z / 1e5)
+    near, far = (fitted.predict_proba(proba, features=replaced(Z, v)) for v in (1e9, 1e307))
+    assert_array_equal(near, far)
 
 
 def test_containers_of_features(make):

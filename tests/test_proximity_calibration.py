@@ -122,6 +122,16 @@ def test_proximities_equal_plain_loops(form, normalize):
     assert_allclose(found, np.sort(expected), rtol=1e-6)
 
 
+def test_the_length_of_rows_does_not_matter_however_large_or_small():
+    p, y, Z, w = draw(60)
+    model = ProximityCalibration(normalize="rows", fallback=False).fit(p, y, w, features=Z)
+    expected = model.proximities(Z)
+    assert np.ptp(expected) > 0.01
+    for exponent in (-600, 600):  # squares of which are 0 and infinite
+        assert_array_equal(model.proximities(np.ldexp(Z, exponent)), expected)
+    assert np.isfinite(model.proximities(np.zeros((1, 2)))).all()  # of no direction
+
+
 # --- Maps of the confidence -------------------------------------------------------------
 
 

@@ -306,8 +306,11 @@ class ProximityCalibration(LocalCalibrator):
             # Of any number of columns, distances are then about one.
             return columns / np.sqrt(features.shape[1])
         if self.normalize == "rows":
-            length = np.linalg.norm(features, axis=1, keepdims=True)
-            return features / np.where(length > 0, length, 1.0)
+            # By a power of two first, which is exact: squares shall neither overflow nor vanish.
+            exponent = np.frexp(np.abs(features).max(axis=1, keepdims=True))[1] - 1
+            near_one = features / np.ldexp(1.0, exponent)
+            length = np.linalg.norm(near_one, axis=1, keepdims=True)
+            return near_one / np.where(length > 0, length, 1.0)
         return features
 
     def _proximities(self, queries: FloatArray | None) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from skcal._validation import FloatArray, IntArray
+from skcal.calibration._local.standard import column_scale, standardized
 
 Codebook = Literal["per_slot", "shared"]
 
@@ -46,7 +47,7 @@ class Quantizer(NamedTuple):
             step = max(1, _BLOCK // len(codebook))
             for start in range(0, len(features), step):
                 part = features[start : start + step, columns]
-                part = (part - self.mean[columns]) / self.scale[columns]
+                part = standardized(part, self.mean[columns], self.scale[columns])
                 part = _padded(part, codebook.shape[1])
                 found[start : start + step, slot] = (lengths - part @ codebook.T).argmin(axis=1)
         return found
@@ -83,14 +84,12 @@ def fit_quantizer(
     -------
     Quantizer
     """
-    mean = np.average(features, axis=0, weights=weights)
-    scale = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights))
-    scale[~(scale > 1e-12 * np.maximum(1.0, np.abs(mean)))] = 1.0
+    mean, scale = column_scale(features, weights)
     slots = np.array_split(np.arange(features.shape[1]), n_slots)
     if len(features) > _MOST_ROWS:
         rows = np.random.default_rng(seed).choice(len(features), _MOST_ROWS, replace=False)
         features, weights = features[rows], weights[rows]
-    standard = ((features - mean) / scale).round(_DECIMALS)
+    standard = standardized(features, mean, scale).round(_DECIMALS)
     if codebook == "per_slot":
         books = [_codewords(standard[:, columns], weights, n_codewords, seed) for columns in slots]
     else:

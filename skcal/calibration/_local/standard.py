@@ -21,4 +21,5 @@ def column_scale(features: FloatArray, weights: FloatArray) -> tuple[FloatArray,
 
 def standardized(features: FloatArray, mean: FloatArray, scale: FloatArray) -> FloatArray:
     """Return columns with their mean taken off, in units of their scale."""
-    return np.clip((features - mean) / scale, -_FURTHEST, _FURTHEST)
+    with np.errstate(over="ignore"):  # infinitely far is cut off, too
+        return np.clip((features - mean) / scale, -_FURTHEST, _FURTHEST)
