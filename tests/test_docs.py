@@ -161,9 +161,9 @@ def fitted(cls):
     rng = np.random.default_rng(0)
     Z, p = rng.normal(size=(400, 2)), rng.random(400)
     y = rng.random(400) < np.where(Z[:, 0] > 0, p, 1 - p)
-    ways = LOCAL_WAYS.get(cls.__name__, [{}])
+    ways, table = LOCAL_WAYS.get(cls.__name__, [{}]), pd.DataFrame(Z, columns=["a", "b"])
     return [
-        cls(random_state=0, fallback=fallback, **way).fit(p, y, features=Z)
+        cls(random_state=0, fallback=fallback, **way).fit(p, y, features=table)
         for way in ways
         for fallback in (True, False)
     ]
