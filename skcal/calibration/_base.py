@@ -136,7 +136,9 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
         self.__dict__.pop("loss_", None)  # a failed fit leaves no map behind
         self._validate_params()
         checked = check_scores(scores, input=self.input)
-        check_consistent_length(checked, y, features)
+        if features is not None:
+            self._check_feature_rows(features, checked)
+        check_consistent_length(checked, y)
         found = resolve_classes(y, checked.shape[1], classes)
         check_column_order(scores, found)
         codes = encode_labels(y, found)
@@ -167,6 +169,13 @@ class BaseCalibrator(ClassifierMixin, Portable, metaclass=ABCMeta):
                 stacklevel=3,
             )
         return self
+
+    def _check_feature_rows(self, features: FloatArray, scores: FloatArray) -> None:
+        if len(features) != len(scores):
+            raise ValueError(
+                f"{type(self).__name__} needs one row of features for each row of scores; there "
+                f"are {len(features)} rows of features and {len(scores)} of scores."
+            )
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
         """Return calibrated probabilities.

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _num_samples
 
 from skcal._rows import log_softmax, row_blocks, softmax
-from skcal._validation import TINY, FloatArray, Input, IntArray, check_scores
+from skcal._validation import TINY, FloatArray, Input, IntArray
 from skcal.calibration._base import BaseCalibrator
 from skcal.calibration._fitting.folds import deal_folds
 from skcal.calibration._fitting.temperature import find_temperature
@@ -150,9 +150,7 @@ class LocalCalibrator(BaseCalibrator):
         # Which attributes there are depends on whether the local map is in use.
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
-        self._validate_params()
         table = self._check_features(features, scores)
-        self._check_rows(table, check_scores(scores, input=self.input))
         self._check_size(table)
         self.n_columns_ = table.shape[1]
         names = _names_of(features)
@@ -329,13 +327,6 @@ class LocalCalibrator(BaseCalibrator):
                 f"and missing values. {error}"
             ) from error
 
-    def _check_rows(self, table: FloatArray, scores: FloatArray) -> None:
-        if len(table) != len(scores):
-            raise ValueError(
-                f"{type(self).__name__} needs one row of features for each row of scores; there "
-                f"are {len(table)} rows of features and {len(scores)} of scores."
-            )
-
     def _check_size(self, table: FloatArray) -> None:
         largest = np.abs(table).max(axis=0, initial=0.0)
         if (largest > self._largest_feature).any():
@@ -354,7 +345,7 @@ class LocalCalibrator(BaseCalibrator):
                 f"these have {table.shape[1]}."
             )
         if scores is not None:
-            self._check_rows(table, scores)
+            self._check_feature_rows(table, scores)
         names, wanted = _names_of(features), getattr(self, "column_names_", np.array([])).tolist()
         if names and wanted and names != wanted:
             column = int((np.array(names) != np.array(wanted)).argmax())
