@@ -39,7 +39,7 @@ _HOMES = {
     "TabularEncoder": "skcal.tabular",
     "TemperatureScaling": "skcal.calibration",
 }
-_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing")
+_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing", "tuning")
 
 __all__ = [
     "CalibratedClassifier",
@@ -60,6 +60,7 @@ __all__ = [
     "neural",
     "plots",
     "testing",
+    "tuning",
 ]
 
 

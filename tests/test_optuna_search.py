@@ -150,6 +150,13 @@ def test_a_seed_is_a_study():
     assert same["params"] != other["params"]
 
 
+def test_a_seed_is_a_study_however_many_folds_are_fitted_at_once():
+    X, y = table()
+    one, two = (search(pruner=NopPruner(), n_jobs=n).fit(X, y).cv_results_ for n in (1, 2))
+    assert one["params"] == two["params"]
+    assert_array_equal(one["mean_test_score"], two["mean_test_score"])
+
+
 def test_global_generators_are_left_alone():
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     search(n_trials=3).fit(*table())
@@ -272,6 +279,16 @@ def test_a_trial_whose_folds_all_fail_does_not_end_the_study(n_jobs):
     assert found.best_params_ == {"fails": False}
 
 
+@pytest.mark.parametrize(
+    ("says", "error"), [(lambda trial: 1 / 0, ZeroDivisionError), (lambda trial: None, TypeError)]
+)
+def test_a_space_that_fails_leaves_no_trial_running(says, error):
+    model = search(space=says)
+    with pytest.raises(error):
+        model.fit(*table(60))
+    assert [trial.state.name for trial in model.study_.trials] == ["FAIL"]
+
+
 def test_errors_can_be_raised_at_once():
     model = in_order("fails", [False, True, False], error_score="raise")
     with pytest.raises(ArithmeticError, match="told to fail"):
@@ -300,6 +317,7 @@ def test_a_class_that_folds_lack_has_a_finite_log_loss():
     X, y = make_classification(300, random_state=0)
     y[:2] = 2
     with warnings.catch_warnings():
+        # Two rows of a class for five folds, which is what is tested.
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         found = search(n_trials=3, cv=5).fit(X, y)
     assert set(found.cv_results_["state"]) == {"COMPLETE"}
@@ -345,6 +363,18 @@ def test_a_study_goes_on_where_it_ended(tmp_path, kind):
     third = search(n_trials=7, **kept).fit(X, y)
     assert third.best_params_ == second.best_params_
     assert len(third.study_.trials) == 7
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_trials_of_before_may_lack_training_scores(tmp_path, kind):
+    X, y = table()
+    kept = {"storage": storages(tmp_path)[kind], "study_name": "one", "n_jobs": 2}
+    search(n_trials=2, **kept).fit(X, y)
+    found = search(n_trials=4, return_train_score=True, **kept).fit(X, y).cv_results_
+    assert_array_equal(np.isnan(found["mean_train_score"]), [True, True, False, False])
+    assert np.isfinite(found["mean_test_score"]).all()
+    plain = search(n_trials=4, **kept).fit(X, y).cv_results_
+    assert "mean_train_score" not in plain
 
 
 def test_another_study_is_not_continued(tmp_path):

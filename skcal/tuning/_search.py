@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -23,14 +24,16 @@ from sklearn.utils.parallel import Parallel
 from sklearn.utils.validation import _check_method_params, _check_y
 
 from skcal.metrics import get_scorer, get_scorer_names
-from skcal.tuning._evaluation import Folds, Outcome, columns_of
-from skcal.tuning._space import Space, ask, check_space
+from skcal.tuning._evaluation import KEPT, Folds, Outcome, columns_of
+from skcal.tuning._space import Space, check_space, parameters_of
 from skcal.tuning._study import (
+    ask,
     fail,
     finished_trials,
     hopeless,
     open_study,
-    parameters_of,
+    past_parameters,
+    scores_of,
     stoppable,
     tell,
 )
@@ -82,8 +85,8 @@ class OptunaSearch(BaseSearchCV):
     n_jobs : int, optional
         Folds that are fitted side by side.
     random_state : int, RandomState instance or None, default=None
-        Seeds the default sampler. With ``n_jobs=1`` the same seed is the same study, if no
-        ``timeout`` ends it.
+        Seeds the default sampler. The same seed is the same study, if no ``timeout`` ends it and
+        nothing was in the storage; with another ``n_jobs``, too, if the pruner gives none up.
     error_score : "raise" or float, default=np.nan
         The score of a fold whose fit or scoring fails. A trial without a finite mean has failed;
         the study goes on.
@@ -249,7 +252,7 @@ class OptunaSearch(BaseSearchCV):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             about={
                 "estimator": type(self.estimator).__name__,
-                "scoring": str(self.scoring) if isinstance(self.scoring, str) else "callable",
+                "scoring": self.scoring if isinstance(self.scoring, str) else "callable",
                 "n_splits": len(splits),
             },
         )
@@ -282,7 +285,7 @@ class OptunaSearch(BaseSearchCV):
                 and len(finished_trials(self.study_)) < self.n_trials
                 and (n_tasks == 0 or time.monotonic() < end)
             ):
-                trial, parameters = ask(self.study_, self.space)
+                trial = ask(self.study_, self.space)
                 contexts = [
                     search.subcontext(
                         task_name="candidate-split-evaluation", task_id=n_tasks + fold
@@ -291,11 +294,10 @@ class OptunaSearch(BaseSearchCV):
                 ]
                 n_tasks += len(contexts)
                 try:
+                    parameters = parameters_of(trial, self.space)
                     if effective_n_jobs(self.n_jobs) == 1:
                         outcomes = folds.one_by_one(
-                            parameters,
-                            contexts,
-                            stop=lambda scores: hopeless(trial, scores),  # noqa: B023
+                            parameters, contexts, stop=partial(hopeless, trial)
                         )
                     else:
                         outcomes = folds.side_by_side(parameters, contexts, parallel)
@@ -336,18 +338,13 @@ class OptunaSearch(BaseSearchCV):
                 "best so far is kept.",
                 stacklevel=4,
             )
-        outcomes: list[Outcome] = []
-        for trial in trials:
-            kept = trial.user_attrs["scores"]
-            outcomes += [
-                {name: np.nan if v[fold] is None else v[fold] for name, v in kept.items()}
-                for fold in range(n_splits)
-            ]
+        names = [n for n in KEPT if n != "train_scores" or self.return_train_score]
+        outcomes = [fold for trial in trials for fold in scores_of(trial, n_splits, names)]
         with warnings.catch_warnings():
             # That trials were given up is in the column "state".
             warnings.filterwarnings("ignore", "One or more of the", UserWarning)
             self.cv_results_ = self._format_results(
-                [parameters_of(trial, self.space) for trial in trials],
+                [past_parameters(trial, self.space) for trial in trials],
                 n_splits,
                 outcomes,
                 {

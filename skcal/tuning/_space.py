@@ -58,29 +58,19 @@ def check_space(space: Any, estimator: Any) -> None:
         )
 
 
-def ask(study: Any, space: Space) -> tuple[Any, dict[str, Any]]:
-    """Return a new trial and its parameters.
+def parameters_of(trial: Any, space: Space) -> dict[str, Any]:
+    """Return the parameters of a trial by name: what was drawn, or what a function makes of it.
 
-    Parameters
-    ----------
-    study : optuna.study.Study
-    space : dict of Optuna distributions, or callable
-        A callable suggests values on the trial and returns the parameters by name.
-
-    Returns
-    -------
-    trial : optuna.trial.Trial
-    parameters : dict
+    Raises
+    ------
+    TypeError
+        If the function returns no dictionary.
     """
-    if not callable(space):
-        trial = study.ask(dict(space))
-        return trial, dict(trial.params)
-    trial = study.ask()
-    parameters = space(trial)
+    parameters = space(trial) if callable(space) else trial.params
     if not isinstance(parameters, Mapping):
         raise TypeError(
             "A space that is a function must return a dictionary of parameters, such as "
             "{'C': trial.suggest_float('C', 1e-3, 1e3, log=True)}; got "
             f"{parameters!r}."
         )
-    return trial, dict(parameters)
+    return dict(parameters)

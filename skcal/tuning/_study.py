@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from skcal.tuning._space import Space, import_optuna
+from skcal.tuning._space import Space, import_optuna, parameters_of
 
 # The study's own note of what it is about.
 _ABOUT = "skcal"
@@ -87,6 +87,11 @@ def stoppable(study: Any) -> Iterator[list[bool]]:
         del study.stop
 
 
+def ask(study: Any, space: Space) -> Any:
+    """Return a new trial; of a dictionary of distributions, with its values drawn."""
+    return study.ask(None if callable(space) else dict(space))
+
+
 def finished_trials(study: Any) -> list[Any]:
     """Return the trials that ended, well or not, in the order they began."""
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
@@ -122,13 +127,25 @@ def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: i
         study.tell(trial, float(np.mean(scores)))
 
 
+def past_parameters(trial: Any, space: Space) -> dict[str, Any]:
+    """Return the parameters of a trial of the past, for which a function is asked once more."""
+    again = import_optuna().trial.FixedTrial(trial.params) if callable(space) else trial
+    return parameters_of(again, space)
+
+
+def scores_of(trial: Any, n_splits: int, names: Sequence[str]) -> list[dict[str, float]]:
+    """Return scores and times of each fold of a trial of the past; NaN for what was not kept.
+
+    Another process may have kept less, such as no training scores.
+    """
+    kept = trial.user_attrs["scores"]
+    columns = {name: kept.get(name, [None] * n_splits) for name in names}
+    return [
+        {name: np.nan if v[fold] is None else v[fold] for name, v in columns.items()}
+        for fold in range(n_splits)
+    ]
+
+
 def fail(study: Any, trial: Any) -> None:
     """End a trial as failed."""
     study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
-
-
-def parameters_of(trial: Any, space: Space) -> dict[str, Any]:
-    """Return the parameters of a trial of the past."""
-    if not callable(space):
-        return dict(trial.params)
-    return dict(space(import_optuna().trial.FixedTrial(trial.params)))
