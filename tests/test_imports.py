@@ -115,6 +115,7 @@ def test_types_are_shipped():
 ROOMS = [
     "_version",
     "_options",
+    "_progress",
     "datasets",
     "_rows",
     "_neighbors",

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.pruners import NopPruner
+from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import GridSampler, RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -24,7 +24,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -255,15 +255,66 @@ def test_the_later_folds_of_a_hopeless_trial_are_left_out():
     assert found.best_params_ == {"says": 0.5}
 
 
+class ByFold(BaseEstimator):
+    """Scores as it is told, fold by fold: what it says, and how easy the fold is."""
+
+    def __init__(self, says=0.5, easy=()):
+        self.says = says
+        self.easy = easy
+
+    def fit(self, X, y):
+        return self
+
+    def score(self, X, y):
+        return self.says + self.easy[int(X[0, 0])]
+
+
+class Asked(BasePruner):
+    """Keeps what it is asked about, and gives up when it is told to."""
+
+    def __init__(self, gives_up=lambda values: False):
+        self.gives_up = gives_up
+
+    def prune(self, study, trial):
+        ASKED.append((trial.number, dict(trial.intermediate_values)))
+        return self.gives_up(trial.intermediate_values)
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+ASKED: list = []
+
+
+@pytest.fixture(autouse=True)
+def nobody_asked():
+    ASKED.clear()
+
+
 def test_a_pruner_is_told_the_mean_of_the_folds_so_far():
-    X, y = table()
-    found = search(n_trials=4, pruner=NopPruner()).fit(X, y)
+    found = search(n_trials=2, pruner=Asked()).fit(*table())
     results = found.cv_results_
-    for place, trial in enumerate(found.study_.trials):
-        splits = [results[f"split{fold}_test_score"][place] for fold in range(3)]
-        means = {step: np.mean(splits[: step + 1]) for step in range(3)}
-        assert trial.intermediate_values == pytest.approx(means)
-        assert trial.value == pytest.approx(np.mean(splits))
+    means = [
+        np.mean([results[f"split{fold}_test_score"][trial] for fold in range(n_folds)])
+        for trial in range(2)
+        for n_folds in (1, 2, 3)
+    ]
+    assert [value for _, values in ASKED for value in values.values()] == pytest.approx(means)
+    assert [len(values) for _, values in ASKED] == [1] * 6
+    assert found.study_.trials[0].value == pytest.approx(means[2])
+
+
+@pytest.mark.parametrize("easy", [(0, 0, 0), (1, 0, 0), (0, 1, 0)])
+def test_a_trial_is_compared_on_the_folds_that_it_was_fitted_on(easy):
+    # The means so far fall after an easy fold. The best of them would say nothing of the rest.
+    X, y = np.repeat([[0.0], [1.0], [2.0]], 20, axis=0), np.tile([0, 1], 30)
+    values = [0.5, 0.51, 0.52, 0.53, 0.54, 0.1, 0.9]
+    found = in_order(
+        "says", values, refit=False, cv=KFold(3), scoring=lambda model, X, y: model.score(X, y)
+    )
+    found.set_params(estimator=ByFold(easy=easy)).fit(X, y)
+    assert list(found.cv_results_["state"]) == ["COMPLETE"] * 5 + ["PRUNED", "COMPLETE"]
+    assert np.isnan(found.cv_results_["split1_test_score"][5])
 
 
 # --- Failures ----------------------------------------------------------------------------------
@@ -343,11 +394,13 @@ def test_ctrl_c_keeps_the_best_so_far():
 def storages(tmp_path):
     return {
         "sqlite": f"sqlite:///{tmp_path / 'study.db'}",
-        "journal": JournalStorage(JournalFileBackend(str(tmp_path / "study.log"))),
+        "journal": str(tmp_path / "study.log"),
+        "path": tmp_path / "study.path",
+        "object": JournalStorage(JournalFileBackend(str(tmp_path / "study.object"))),
     }
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+@pytest.mark.parametrize("kind", ["sqlite", "journal", "path", "object"])
 def test_a_study_goes_on_where_it_ended(tmp_path, kind):
     X, y = table()
     kept = {"storage": storages(tmp_path)[kind], "study_name": "one"}
@@ -409,14 +462,21 @@ OptunaSearch(Slow(), {{"C": FloatDistribution(1e-3, 1e3, log=True)}}, n_trials={
 """
 
 
+def load(storage):
+    if "://" not in storage:
+        storage = JournalStorage(JournalFileBackend(storage))
+    return optuna.load_study(study_name="one", storage=storage)
+
+
 def worker(storage, seed, n, sleep):
     code = SLOW_WORKER.format(n=n, sleep=sleep)
     return subprocess.Popen([sys.executable, "-c", code, storage, str(seed)])
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_no_finished_trial(tmp_path):
-    storage = storages(tmp_path)["sqlite"]
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_a_killed_process_loses_no_finished_trial(tmp_path, kind):
+    storage = storages(tmp_path)[kind]
     process = worker(storage, 0, n=500, sleep=0.05)
     try:
         deadline = time.monotonic() + 120
@@ -426,32 +486,33 @@ def test_a_killed_process_loses_no_finished_trial(tmp_path):
             assert process.poll() is None
             time.sleep(0.2)
             try:
-                study = optuna.load_study(study_name="one", storage=storage)
+                study = load(storage)
             except Exception:  # not there yet
                 continue
             n_done = sum(trial.state.is_finished() for trial in study.trials)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    study = optuna.load_study(study_name="one", storage=storage)
+    study = load(storage)
     done = [trial for trial in study.trials if trial.state.is_finished()]
     assert len(done) >= 3
     end = worker(storage, 1, n=len(done) + 2, sleep=0)
     assert end.wait(120) == 0
-    after = optuna.load_study(study_name="one", storage=storage)
+    after = load(storage)
     ended = [trial for trial in after.trials if trial.state.is_finished()]
     assert len(ended) == len(done) + 2
     assert ended[: len(done)] == done
 
 
 @pytest.mark.slow
-def test_two_processes_share_a_study(tmp_path):
-    storage = storages(tmp_path)["sqlite"]
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_two_processes_share_a_study(tmp_path, kind):
+    storage = storages(tmp_path)[kind]
     # The table of studies is made by the first to come.
     assert worker(storage, 9, n=1, sleep=0).wait(120) == 0
     processes = [worker(storage, seed, n=16, sleep=0.02) for seed in (0, 1)]
     assert [process.wait(120) for process in processes] == [0, 0]
-    study = optuna.load_study(study_name="one", storage=storage)
+    study = load(storage)
     states = [trial.state.name for trial in study.trials]
     assert 16 <= len(states) <= 17
     assert set(states) <= {"COMPLETE", "PRUNED"}
@@ -481,7 +542,7 @@ def test_memory_does_not_grow_with_trials():
         ({"space": {"a__C": FloatDistribution(0, 1)}}, ValueError, "no parameter 'a__C'"),
         ({"space": {"C": [0.1, 1.0]}}, TypeError, r"space\['C'\] must be an Optuna distribution"),
         ({"space": lambda trial: None}, TypeError, "must return a dictionary"),
-        ({"space": "auto"}, ValueError, "'space' parameter"),
+        ({"space": "all"}, ValueError, "'space' parameter"),
         ({"n_trials": 0}, ValueError, "'n_trials' parameter"),
         ({"timeout": 0}, ValueError, "'timeout' parameter"),
         ({"scoring": ["accuracy"]}, ValueError, "'scoring' parameter"),

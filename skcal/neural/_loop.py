@@ -15,6 +15,7 @@ from skorch.callbacks import EarlyStopping, EpochTimer, GradientNormClipping, LR
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from skcal._progress import report_epoch
 from skcal.neural._averaging import WeightAverage
 from skcal.neural._logits import check_logits, scaled_log_loss
 from skcal.neural._protocol import SkorchNet
@@ -192,13 +193,20 @@ class TrainingNet(SkorchNet):
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks; stop after an epoch once all of them have seen it."""
-        super().notify(method_name, **kwargs)
+        try:
+            super().notify(method_name, **kwargs)
+        except KeyboardInterrupt:
+            # How callbacks of skorch stop; elsewhere, as while a graph is built, it is the user.
+            if method_name in ("on_epoch_end", "on_batch_end"):
+                self._stop_asked = True
+            raise
         if method_name == "on_epoch_end" and self._stop_asked:
             raise KeyboardInterrupt  # how skorch itself stops early
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Look whether the module returns logits."""
         super().on_train_begin(net, X=X, y=y, **kwargs)
+        self._stop_asked = False
         self._average = WeightAverage(self.module_, self._value("ema_decay"))
         if isinstance(self.criterion_, MixupLoss):
             self.criterion_.seed(self._seed + 4)
@@ -360,7 +368,6 @@ class TrainingNet(SkorchNet):
     def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
         """Open a task for scikit-learn's callbacks."""
         super().on_epoch_begin(net, **kwargs)
-        self._stop_asked = False
         if isinstance(self.criterion_, Loss):
             self.criterion_.set_epoch(len(self.history) - 1)
         if hasattr(self, "_callback_fit_ctx"):
@@ -374,6 +381,9 @@ class TrainingNet(SkorchNet):
         self._stop_asked = context is not None and context.call_on_fit_task_end(
             estimator=self, reconstruction_attributes={}, **self._fit_data
         )
+        loss = self.history[-1].get(self._monitor)
+        if loss is not None:
+            report_epoch(len(self.history), loss)
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         # skorch infers this from the criterion, which a trimmed network no longer has.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from skorch.callbacks import EarlyStopping
 
+from skcal._progress import is_heard
 from skcal.calibrated._folds import fit_calibrator
 from skcal.calibrated._scores import Scores
 from skcal.calibration import LocalCalibrator, make_calibrator
@@ -151,8 +151,11 @@ class PartsNet(TableNet):
         if rows.valid is None:
             self._drop_blind_callbacks(strict=epochs is None)
         self.notify("on_train_begin", X=rows, y=None)
-        with suppress(KeyboardInterrupt):  # how skorch and its callbacks stop early
+        try:
             self.fit_loop(rows, None, epochs=epochs)
+        except KeyboardInterrupt:  # how skorch and its callbacks stop early, and its users
+            if is_heard() and not self._stop_asked:
+                raise  # it is meant for the search
         self.notify("on_train_end", X=rows, y=None)
         del self._average
         self._set_training(False)

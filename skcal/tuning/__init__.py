@@ -2,6 +2,8 @@
 
 From the ground up:
 
+- ``_optuna``: Optuna, or what to install
+- ``_space_for``: small spaces for skcal's own estimators
 - ``_space``: what parameters are drawn from
 - ``_study``: what Optuna is asked and told
 - ``_evaluation``: one trial over the folds
@@ -9,5 +11,6 @@ From the ground up:
 """
 
 from skcal.tuning._search import OptunaSearch
+from skcal.tuning._space_for import space_for
 
-__all__ = ["OptunaSearch"]
+__all__ = ["OptunaSearch", "space_for"]

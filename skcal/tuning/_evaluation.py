@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from traceback import format_exception
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection._validation import _fit_and_score
 from sklearn.utils.parallel import Parallel, delayed
+
+from skcal._progress import GivenUp, OnEpoch, heard_by
 
 Outcome = dict[str, Any]
 
@@ -43,15 +46,18 @@ class Folds(NamedTuple):
         self,
         parameters: dict[str, Any],
         contexts: Sequence[Any],
+        on_epoch: OnEpoch,
         stop: Callable[[list[float]], bool],
     ) -> list[Outcome]:
-        """Fit fold by fold, and leave out the rest as soon as ``stop`` says so.
+        """Fit fold by fold, and leave out the rest as soon as the trial is given up.
 
         Parameters
         ----------
         parameters : dict
         contexts : sequence
             scikit-learn's callback context of each fold.
+        on_epoch : callable
+            Told of the epochs of networks in the first fold; raises GivenUp to stop.
         stop : callable
             Told the test scores so far, returns whether to stop.
 
@@ -62,8 +68,10 @@ class Folds(NamedTuple):
         """
         outcomes: list[Outcome] = []
         for fold, context in enumerate(contexts):
-            outcomes.append(self._fit(parameters, fold, context))
-            if stop([one["test_scores"] for one in outcomes]):
+            # Someone listens in the other folds, too: Ctrl-C then ends the search, not a network.
+            with suppress(GivenUp), heard_by(on_epoch if fold == 0 else _ignore):
+                outcomes.append(self._fit(parameters, fold, context))
+            if not outcomes or stop([one["test_scores"] for one in outcomes]):
                 break
         return outcomes
 
@@ -98,6 +106,10 @@ class Folds(NamedTuple):
                 outcome["train_scores"] = self.error_score
             return outcome | {"error": _portable(error)}
         return outcome | {"error": None}
+
+
+def _ignore(epoch: int, loss: float) -> None:
+    """Let an epoch pass."""
 
 
 def _portable(error: Exception) -> Exception:

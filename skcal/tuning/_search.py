@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from skcal.metrics import get_scorer, get_scorer_names
 from skcal.tuning._evaluation import KEPT, Folds, Outcome, columns_of
 from skcal.tuning._space import Space, check_space, parameters_of
 from skcal.tuning._study import (
+    FirstNetwork,
     ask,
     fail,
     finished_trials,
@@ -44,16 +46,17 @@ class OptunaSearch(BaseSearchCV):
 
     A search as :class:`~sklearn.model_selection.RandomizedSearchCV` is one: the same attributes,
     metadata routing, callbacks and refit. But each trial learns from those before it, and
-    a trial whose first folds are hopeless is not fitted on the others.
+    what is hopeless is given up: a network while it trains, a trial after some of its folds.
 
     Parameters
     ----------
     estimator : estimator
         What is tuned; a pipeline or a calibrated classifier, too.
-    space : dict of Optuna distributions, or callable
+    space : "auto", dict of Optuna distributions, or callable, default="auto"
         What parameters are drawn from, by their names: ``"C"``, or ``"step__C"`` below a step of a
-        pipeline. A callable is given a trial, suggests values on it, and returns the
-        parameters; it may be called again for a trial of the past.
+        pipeline. "auto" is what :func:`space_for` knows of skcal's estimators. A callable is
+        given a trial, suggests values on it, and returns the parameters; it may be called again
+        for a trial of the past.
     n_trials : int, default=50
         Trials of the study in all, those counted that are in the storage already. Failed and
         pruned ones count.
@@ -69,14 +72,15 @@ class OptunaSearch(BaseSearchCV):
         Where parameters come from; a copy is used. The tree-structured Parzen estimator by
         default, seeded by ``random_state``.
     pruner : optuna.pruners.BasePruner, optional
-        Asked after each fold, told the mean score of the folds so far; steps are numbers of folds,
-        from 0. Optuna's MedianPruner by default: from the sixth trial on, the worse half is given
-        up. ``optuna.pruners.NopPruner()`` gives none up. With ``n_jobs`` other than 1 the folds
-        of a trial are fitted at once, and there is nothing to give up.
-    storage : str or optuna.storages.BaseStorage, optional
-        Where trials are kept: in memory by default, else a URL such as
-        ``"sqlite:///study.db"``, or a storage, such as
-        ``JournalStorage(JournalFileBackend("study.log"))``.
+        Asked after each epoch of the first network that a trial trains, told minus its validation
+        log-loss; and after each fold, told the mean score so far, which is compared with the
+        mean of the same folds of complete trials. Optuna's MedianPruner by default: from the
+        sixth trial on, the worse half is given up, networks only when three epochs have brought
+        no better loss. ``optuna.pruners.NopPruner()`` gives none up. With ``n_jobs`` other than 1
+        the folds of a trial are fitted at once, and none is given up.
+    storage : str, path or optuna.storages.BaseStorage, optional
+        Where trials are kept: in memory by default; else the path of a file, which will be
+        Optuna's journal; the URL of a database, such as ``"sqlite:///study.db"``; or a storage.
     study_name : str, optional
         The study in it. If it is there, it is continued.
     refit : bool or callable, default=True
@@ -147,14 +151,14 @@ class OptunaSearch(BaseSearchCV):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit"])],
-        "space": [Mapping, callable],
+        "space": [StrOptions({"auto"}), Mapping, callable],
         "n_trials": [Interval(Integral, 1, None, closed="left")],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
         "scoring": [str, callable],
         "cv": ["cv_object"],
         "sampler": [HasMethods(["sample_relative"]), None],
         "pruner": [HasMethods(["prune"]), None],
-        "storage": [str, HasMethods(["create_new_study"]), None],
+        "storage": [str, PathLike, HasMethods(["create_new_study"]), None],
         "study_name": [str, None],
         "refit": ["boolean", callable],
         "n_jobs": [Integral, None],
@@ -167,7 +171,7 @@ class OptunaSearch(BaseSearchCV):
     def __init__(
         self,
         estimator: Any,
-        space: Space,
+        space: Any = "auto",
         *,
         n_trials: int = 50,
         timeout: float | None = None,
@@ -219,7 +223,7 @@ class OptunaSearch(BaseSearchCV):
         -------
         self
         """
-        check_space(self.space, self.estimator)
+        space = check_space(self.space, self.estimator)
         scorer, _ = self._get_scorers()
         X, y = indexable(X, y)
         if y is not None:
@@ -244,11 +248,12 @@ class OptunaSearch(BaseSearchCV):
             "caller": self,
         }
         folds = Folds(clone(self.estimator), X, y, splits, self.error_score, options)
+        pruner = deepcopy(self.pruner)
         self.study_ = open_study(
             self.storage,
             self.study_name,
             sampler=deepcopy(self.sampler),
-            pruner=deepcopy(self.pruner),
+            pruner=pruner,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             about={
                 "estimator": type(self.estimator).__name__,
@@ -261,9 +266,9 @@ class OptunaSearch(BaseSearchCV):
             max_subtasks=self.n_trials * len(splits),
             sequential_subtasks=False,
         ).call_on_fit_task_begin(estimator=self)
-        failures = self._run_trials(folds, search)
+        failures = self._run_trials(folds, space, pruner, search)
         search.call_on_fit_task_end(estimator=self)
-        self._collect(len(splits), failures)
+        self._collect(len(splits), space, failures)
         self.n_splits_, self.multimetric_, self.scorer_ = len(splits), False, scorer
         if self.refit:
             self._refit(X, y, routed.estimator.fit, root, metadata)
@@ -272,7 +277,7 @@ class OptunaSearch(BaseSearchCV):
 
     # -- trials --------------------------------------------------------------------------
 
-    def _run_trials(self, folds: Folds, search: Any) -> list[Exception]:
+    def _run_trials(self, folds: Folds, space: Space, pruner: Any, search: Any) -> list[Exception]:
         """Run trials until there are enough, and return the errors of fits that failed."""
         end = np.inf if self.timeout is None else time.monotonic() + self.timeout
         failures: list[Exception] = []
@@ -285,7 +290,7 @@ class OptunaSearch(BaseSearchCV):
                 and len(finished_trials(self.study_)) < self.n_trials
                 and (n_tasks == 0 or time.monotonic() < end)
             ):
-                trial = ask(self.study_, self.space)
+                trial = ask(self.study_, space)
                 contexts = [
                     search.subcontext(
                         task_name="candidate-split-evaluation", task_id=n_tasks + fold
@@ -294,10 +299,13 @@ class OptunaSearch(BaseSearchCV):
                 ]
                 n_tasks += len(contexts)
                 try:
-                    parameters = parameters_of(trial, self.space)
+                    parameters = parameters_of(trial, space)
                     if effective_n_jobs(self.n_jobs) == 1:
                         outcomes = folds.one_by_one(
-                            parameters, contexts, stop=partial(hopeless, trial)
+                            parameters,
+                            contexts,
+                            on_epoch=FirstNetwork(trial),
+                            stop=partial(hopeless, self.study_, pruner),
                         )
                     else:
                         outcomes = folds.side_by_side(parameters, contexts, parallel)
@@ -313,7 +321,7 @@ class OptunaSearch(BaseSearchCV):
                 tell(self.study_, trial, columns, len(outcomes))
         return failures
 
-    def _collect(self, n_splits: int, failures: list[Exception]) -> None:
+    def _collect(self, n_splits: int, space: Space, failures: list[Exception]) -> None:
         """Set ``cv_results_`` and what is best, from the trials in the study."""
         trials = [trial for trial in finished_trials(self.study_) if "scores" in trial.user_attrs]
         complete = np.array([trial.state.name == "COMPLETE" for trial in trials], dtype=bool)
@@ -344,7 +352,7 @@ class OptunaSearch(BaseSearchCV):
             # That trials were given up is in the column "state".
             warnings.filterwarnings("ignore", "One or more of the", UserWarning)
             self.cv_results_ = self._format_results(
-                [past_parameters(trial, self.space) for trial in trials],
+                [past_parameters(trial, space) for trial in trials],
                 n_splits,
                 outcomes,
                 {

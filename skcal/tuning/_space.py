@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, TypeAlias
+
+from skcal.tuning._optuna import import_optuna
+from skcal.tuning._space_for import space_for
 
 Space: TypeAlias = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 
-def import_optuna() -> ModuleType:
-    """Return Optuna, or say how to install it."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ImportError(
-            "Tuning needs Optuna, which is not installed: pip install 'skcal[tune]'."
-        ) from error
-    return optuna
-
-
-def check_space(space: Any, estimator: Any) -> None:
-    """Refuse what is no space, and parameters that the estimator does not have.
+def check_space(space: Any, estimator: Any) -> Space:
+    """Return the space, or the estimator's own for "auto".
 
     Raises
     ------
@@ -31,11 +22,18 @@ def check_space(space: Any, estimator: Any) -> None:
         If it is empty, or names a parameter that is not there.
     """
     optuna = import_optuna()
+    if isinstance(space, str) and space == "auto":
+        space = space_for(estimator)
+        if not space:
+            raise ValueError(
+                f"space='auto' knows nothing to tune in {estimator!r}; give a dictionary of "
+                "Optuna distributions by parameter name."
+            )
     if callable(space):
-        return
+        return space
     if not isinstance(space, Mapping):
         raise TypeError(
-            "space must be a dictionary of Optuna distributions, such as "
+            "space must be 'auto', a dictionary of Optuna distributions, such as "
             "{'C': optuna.distributions.FloatDistribution(1e-3, 1e3, log=True)}, or a function "
             f"of a trial that returns parameters; got {space!r}."
         )
@@ -56,6 +54,7 @@ def check_space(space: Any, estimator: Any) -> None:
             "those it has. A step of a pipeline or a wrapped estimator is reached by "
             "'step__parameter'."
         )
+    return space
 
 
 def parameters_of(trial: Any, space: Space) -> dict[str, Any]:

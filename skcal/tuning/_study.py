@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from skcal.tuning._space import Space, import_optuna, parameters_of
+from skcal._progress import GivenUp
+from skcal.tuning._optuna import import_optuna
+from skcal.tuning._space import Space, parameters_of
 
 # The study's own note of what it is about.
 _ABOUT = "skcal"
+# A step of Optuna's that no network comes to: pruners that wait for some epochs have waited.
+_AFTER_EPOCHS = 1_000_000
+# Epochs without a better loss, after which networks are compared: some learn slowly, but learn.
+_PATIENCE = 3
 
 
 def open_study(
@@ -34,10 +42,10 @@ def open_study(
     optuna = import_optuna()
     with _quiet():
         study = optuna.create_study(
-            storage=storage,
+            storage=_storage_of(storage),
             study_name=name,
             sampler=sampler,
-            pruner=pruner,
+            pruner=pruner or _default_pruner(),
             direction="maximize",
             load_if_exists=True,
         )
@@ -58,6 +66,25 @@ def open_study(
         mixed = np.random.SeedSequence([seed, len(study.trials)]).generate_state(1)[0]
         study.sampler = optuna.samplers.TPESampler(seed=int(mixed))
     return study
+
+
+def _storage_of(storage: Any) -> Any:
+    """Return the storage: a path is that of a journal, which needs no other package."""
+    is_path = isinstance(storage, PathLike) or (isinstance(storage, str) and "://" not in storage)
+    if not is_path:
+        return storage
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return JournalStorage(JournalFileBackend(str(storage)))
+
+
+def _default_pruner() -> Any:
+    """Give up the worse half, but no network that is still learning."""
+    optuna = import_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.pruners.PatientPruner(optuna.pruners.MedianPruner(), patience=_PATIENCE)
 
 
 @contextmanager
@@ -97,13 +124,61 @@ def finished_trials(study: Any) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
 
 
-def hopeless(trial: Any, scores: list[float]) -> bool:
-    """Report the mean of the scores so far, and return whether the trial is not worth more."""
+class FirstNetwork:
+    """Reports each epoch of the first network that a trial trains, and gives the trial up.
+
+    A calibrated classifier or an ensemble trains several, which begin at the first epoch again.
+
+    Raises
+    ------
+    GivenUp
+        When the pruner says so.
+    """
+
+    def __init__(self, trial: Any) -> None:
+        self._trial = trial
+        self._last = 0
+        self._is_over = False
+
+    def __call__(self, epoch: int, loss: float) -> None:
+        """Hear of an epoch: its number, from 1, and the validation loss."""
+        self._is_over |= epoch <= self._last
+        if self._is_over:
+            return
+        self._last = epoch
+        self._trial.report(-loss, step=epoch)
+        if self._trial.should_prune():
+            raise GivenUp
+
+
+def hopeless(study: Any, pruner: Any, scores: list[float]) -> bool:
+    """Ask the pruner whether a trial with these scores, of its first folds, is worth more.
+
+    It is asked in a study of its own, in which each complete trial has reported the mean of the
+    same folds, and nothing else: neither are easy folds compared with hard ones, nor folds
+    with epochs.
+    """
     mean = float(np.mean(scores))
     if not np.isfinite(mean):
         return True
-    trial.report(mean, step=len(scores) - 1)
-    return bool(trial.should_prune())
+    optuna = import_optuna()
+    pruner = pruner or optuna.pruners.MedianPruner()
+    states = optuna.trial.TrialState
+    with _quiet():
+        folds = optuna.create_study(
+            study_name=study.study_name, direction="maximize", pruner=pruner
+        )
+    for past in finished_trials(study):
+        if past.state == states.COMPLETE:
+            means = {_AFTER_EPOCHS: _mean_of(past, len(scores))}
+            folds.add_trial(optuna.trial.create_trial(value=past.value, intermediate_values=means))
+    reported = {_AFTER_EPOCHS: mean}
+    folds.add_trial(optuna.trial.create_trial(state=states.RUNNING, intermediate_values=reported))
+    return bool(pruner.prune(folds, folds.get_trials(deepcopy=False)[-1]))
+
+
+def _mean_of(trial: Any, n_folds: int) -> float:
+    return float(np.mean(trial.user_attrs["scores"]["test_scores"][:n_folds]))
 
 
 def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: int) -> None:
