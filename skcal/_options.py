@@ -31,11 +31,14 @@ def check_whole(value: Any, name: str, least: int = 1, *, hint: str = "") -> int
 
 def check_level(confidence_level: Any) -> float:
     """Return the level of an interval."""
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must be strictly between 0 and 1; got {confidence_level!r}."
-        )
-    return float(confidence_level)
+    return check_share(confidence_level, "confidence_level")
+
+
+def check_share(value: Any, name: str) -> float:
+    """Return a number strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be strictly between 0 and 1; got {value!r}.")
+    return float(value)
 
 
 def check_positive(value: Any, name: str, unit: str = "") -> float:

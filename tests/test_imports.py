@@ -116,6 +116,7 @@ ROOMS = [
     "_version",
     "_options",
     "_progress",
+    "_repeats",
     "datasets",
     "_rows",
     "_neighbors",
@@ -149,7 +150,9 @@ GUESTS = {
     "joblib": {"tuning"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
-    "matplotlib": {"plots", "demo"},  # the demo saves its report's pictures
+    # The demo saves its report's pictures, and tuning those that Optuna draws.
+    "matplotlib": {"plots", "demo", "tuning"},
+    "plotly": {"tuning"},
     "threadpoolctl": {"cli"},
     "tqdm": {"cli"},
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -23,6 +22,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from skcal._repeats import mean_and_half_width
 from skcal.calibrated import CalibratedClassifier
 from skcal.metrics import brier_score_loss, expected_calibration_error, log_loss
 
@@ -71,8 +71,7 @@ class Comparison:
         """Return the mean over seeds and the half-width of its 95 % interval.
 
         The seeds split one table again and again, so that their scores are not independent:
-        Student's interval with the correction of Nadeau and Bengio ("Inference for the
-        Generalization Error", Machine Learning, 2003), by the ratio of test to training rows.
+        the interval is widened for it.
         """
         return self._interval([scores[metric] for scores in self.scores[key]])
 
@@ -84,13 +83,8 @@ class Comparison:
         return self._interval([a[metric] - b[metric] for a, b in pairs])
 
     def _interval(self, values: list[float]) -> tuple[float, float]:
-        """Return mean and half-width; NaN for a single value."""
-        n = len(values)
-        if n < 2:
-            return float(np.mean(values)), float("nan")
         train, _, test = self.sizes
-        spread = np.std(values, ddof=1) * np.sqrt(1 / n + test / train)
-        return float(np.mean(values)), float(stats.t.ppf(0.975, n - 1) * spread)
+        return mean_and_half_width(values, test / train)
 
 
 def contestants() -> list[Method]:

@@ -16,7 +16,6 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context, clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state, indexable
@@ -24,8 +23,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel
 from sklearn.utils.validation import _check_method_params, _check_y
 
-from skcal.metrics import get_scorer, get_scorer_names
 from skcal.tuning._evaluation import KEPT, Folds, Outcome, columns_of
+from skcal.tuning._scoring import scorer_for
 from skcal.tuning._space import Space, check_space, parameters_of
 from skcal.tuning._study import (
     FirstNetwork,
@@ -112,6 +111,8 @@ class OptunaSearch(BaseSearchCV):
         Fitted with them on all rows, if ``refit``.
     interrupted_ : bool
         Whether Ctrl-C ended the search early.
+    test_to_train_ : float
+        Mean ratio of the test to the training rows of the folds; intervals depend on it.
     n_splits_, scorer_, refit_time_, classes_, n_features_in_, feature_names_in_, multimetric_
         As in scikit-learn.
 
@@ -270,6 +271,7 @@ class OptunaSearch(BaseSearchCV):
         search.call_on_fit_task_end(estimator=self)
         self._collect(len(splits), space, failures)
         self.n_splits_, self.multimetric_, self.scorer_ = len(splits), False, scorer
+        self.test_to_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         if self.refit:
             self._refit(X, y, routed.estimator.fit, root, metadata)
         root.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
@@ -378,9 +380,7 @@ class OptunaSearch(BaseSearchCV):
         context.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
 
     def _get_scorers(self) -> tuple[Any, str]:
-        if isinstance(self.scoring, str) and self.scoring in get_scorer_names():
-            return get_scorer(self.scoring), "score"
-        return check_scoring(self.estimator, self.scoring), "score"
+        return scorer_for(self.scoring, self.estimator), "score"
 
 
 def _errors(outcomes: list[Outcome]) -> list[Exception]:
