@@ -23,6 +23,7 @@ import pytest
 import torch
 from _public import public_estimators
 from numpy.testing import assert_allclose, assert_array_equal
+from optuna.distributions import CategoricalDistribution
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
@@ -106,6 +107,14 @@ CLASSIFIERS = {
     "deep ensemble": DeepEnsembleClassifier(
         NeSCalMLP(preset="fast", hidden_sizes=(64, 64), **FAST), n_members=2, random_state=0
     ),
+    "search": OptunaSearch(
+        CalibratedClassifier(on_tables(LogisticRegression()), cv=3),
+        {"calibrator": CategoricalDistribution(["temperature", "sigmoid"])},
+        n_trials=2,
+        scoring="accuracy",
+        cv=3,
+        random_state=0,
+    ),
 }
 
 
@@ -173,6 +182,8 @@ def test_every_public_classifier_is_here():
     }
     # Its score is a cost, and its estimator's weights are its estimator's matter.
     expected -= {CostSensitiveClassifier}
+    # A search is a classifier if what it tunes is one.
+    expected |= {OptunaSearch}
     assert {type(model) for model in CLASSIFIERS.values()} == expected
 
 
@@ -1074,6 +1085,7 @@ def test_search_with_strings(model):
     name, values = {
         CalibratedClassifier: ("cv", [2, 3]),
         DeepEnsembleClassifier: ("estimator__lr", [1e-6, 0.02]),
+        OptunaSearch: ("cv", [3, 4]),
     }.get(type(model), ("lr", [1e-6, 0.02]))
     search = GridSearchCV(model, {name: values}, cv=2, scoring="neg_log_loss").fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

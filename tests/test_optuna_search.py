@@ -20,6 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.callback import ProgressBar
 from sklearn.datasets import make_classification
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
@@ -237,6 +238,62 @@ def test_routed_metadata_reach_whom_they_are_for():
         )
     assert [weights for _, weights in Dummy.fits] == [None] * 7
     assert sorted(np.concatenate(seen[:3])) == list(range(60))
+
+
+class Tasks:
+    """A callback of scikit-learn that notes each task that begins and ends."""
+
+    def __init__(self):
+        self.begun, self.ended, self.most = [], [], {}
+
+    def setup(self, estimator, context):
+        self.begun.append("setup")
+
+    def teardown(self, estimator, context):
+        self.ended.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.begun.append(context.task_name)
+        self.most[context.task_name] = context.max_subtasks
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append(context.task_name)
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_callbacks_of_scikit_learn_see_each_fold(refit):
+    tasks = Tasks()
+    model = search(n_trials=4, pruner=NopPruner(), refit=refit).set_callbacks(tasks)
+    model.fit(*table())
+    folds = ["candidate-split-evaluation"] * 12
+    last = ["refit-with-best-params"] * refit
+    assert tasks.begun == ["setup", "fit", "search", *folds, *last]
+    assert tasks.ended == [*folds, "search", *last, "fit", "teardown"]
+    assert tasks.most["search"] == 12
+
+
+def test_callbacks_see_the_folds_that_are_left_out_neither_begin_nor_end():
+    tasks = Tasks()
+    says = [0.5, 0.5, 0.5, 0.5, 0.5, 0.99]
+    in_order("says", says, cv=4).set_callbacks(tasks).fit(*table(120))
+    assert tasks.begun.count("candidate-split-evaluation") == 5 * 4 + 1
+    assert sorted(tasks.begun[1:]) == sorted(tasks.ended[:-1])
+
+
+def test_a_failed_fold_ends_for_callbacks_too():
+    tasks = Tasks()
+    model = in_order("fails", [False, True], cv=2).set_callbacks(tasks)
+    with pytest.warns(FitFailedWarning):
+        model.fit(*table(60))
+    # The second fold of the trial that failed is left out.
+    assert tasks.ended.count("candidate-split-evaluation") == 2 + 1
+    assert sorted(tasks.begun[1:]) == sorted(tasks.ended[:-1])
+
+
+def test_the_progress_bar_of_scikit_learn(capsys):
+    pytest.importorskip("rich")
+    search(n_trials=3).set_callbacks(ProgressBar()).fit(*table())
+    assert "OptunaSearch" in capsys.readouterr().out
 
 
 # --- Pruning -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The spaces that skcal knows: complete, valid from end to end, and found at any depth."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,3 +181,19 @@ def test_auto_is_the_space_of_the_estimator():
 def test_auto_says_so_if_it_knows_nothing():
     with pytest.raises(ValueError, match="space='auto' knows nothing to tune in LogisticReg"):
         OptunaSearch(LogisticRegression()).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_the_page_lists_every_space():
+    page = (Path(__file__).parents[1] / "docs" / "tuning.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for cls in [*CALIBRATORS, *NETWORKS[:3]]:
+        told = [row for row in rows if f"`{cls.__name__}`" in row.split("|")[1]]
+        assert len(told) == bool(space_for(cls()))
+        for name in space_for(cls()):
+            assert f"`{name}`" in told[0]
+    for loss in LOSS_NAMES:
+        told = [row for row in rows if f"`{loss}`" in row.split("|")[1]]
+        names = set(space_for(NeSCalMLP(loss=loss))) - set(space_for(NeSCalMLP()))
+        assert len(told) == bool(names)
+        for name in names:
+            assert f"`{name.removeprefix('loss__')}`" in told[0].split("|")[2]

@@ -18,7 +18,7 @@ from sklearn.base import _fit_context, clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel
 from sklearn.utils.validation import _check_method_params, _check_y
@@ -72,8 +72,8 @@ class OptunaSearch(BaseSearchCV):
         default, seeded by ``random_state``.
     pruner : optuna.pruners.BasePruner, optional
         Asked after each epoch of the first network that a trial trains, told minus its validation
-        log-loss; and after each fold, told the mean score so far, which is compared with the
-        mean of the same folds of complete trials. Optuna's MedianPruner by default: from the
+        log-loss; and after each fold, told the mean score so far, which is compared with that of
+        all trials that were fitted on the same folds. Optuna's MedianPruner by default: from the
         sixth trial on, the worse half is given up, networks only when three epochs have brought
         no better loss. ``optuna.pruners.NopPruner()`` gives none up. With ``n_jobs`` other than 1
         the folds of a trial are fitted at once, and none is given up.
@@ -224,9 +224,14 @@ class OptunaSearch(BaseSearchCV):
         -------
         self
         """
+        # A fit that fails shall not leave the answers of the one before.
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         space = check_space(self.space, self.estimator)
         scorer, _ = self._get_scorers()
         X, y = indexable(X, y)
+        if y is None and get_tags(self.estimator).target_tags.required:
+            raise ValueError("This OptunaSearch requires y to be passed, but the target y is None.")
         if y is not None:
             _check_y(y, multi_output=True, estimator=self)
         params = _check_method_params(X, params=params)
@@ -276,6 +281,10 @@ class OptunaSearch(BaseSearchCV):
             self._refit(X, y, routed.estimator.fit, root, metadata)
         root.call_on_fit_task_end(estimator=self, X=X, y=y, metadata=metadata)
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether ``fit`` came to its end; ``study_`` is left of one that did not."""
+        return hasattr(self, "best_params_")
 
     # -- trials --------------------------------------------------------------------------
 

@@ -154,9 +154,10 @@ class FirstNetwork:
 def hopeless(study: Any, pruner: Any, scores: list[float]) -> bool:
     """Ask the pruner whether a trial with these scores, of its first folds, is worth more.
 
-    It is asked in a study of its own, in which each complete trial has reported the mean of the
-    same folds, and nothing else: neither are easy folds compared with hard ones, nor folds
-    with epochs.
+    It is asked in a study of its own, in which each trial that was fitted on the same folds is
+    complete and has reported its mean, and nothing else. So neither are easy folds compared with
+    hard ones, nor folds with epochs, and the median is that of all trials: of those alone that
+    were not given up, it would rise until nothing passed it.
     """
     mean = float(np.mean(scores))
     if not np.isfinite(mean):
@@ -169,16 +170,15 @@ def hopeless(study: Any, pruner: Any, scores: list[float]) -> bool:
             study_name=study.study_name, direction="maximize", pruner=pruner
         )
     for past in finished_trials(study):
-        if past.state == states.COMPLETE:
-            means = {_AFTER_EPOCHS: _mean_of(past, len(scores))}
-            folds.add_trial(optuna.trial.create_trial(value=past.value, intermediate_values=means))
+        earlier = past.user_attrs.get("scores", {}).get("test_scores", [])[: len(scores)]
+        if earlier and None not in earlier:
+            means = {_AFTER_EPOCHS: float(np.mean(earlier))}
+            folds.add_trial(
+                optuna.trial.create_trial(value=np.mean(earlier), intermediate_values=means)
+            )
     reported = {_AFTER_EPOCHS: mean}
     folds.add_trial(optuna.trial.create_trial(state=states.RUNNING, intermediate_values=reported))
     return bool(pruner.prune(folds, folds.get_trials(deepcopy=False)[-1]))
-
-
-def _mean_of(trial: Any, n_folds: int) -> float:
-    return float(np.mean(trial.user_attrs["scores"]["test_scores"][:n_folds]))
 
 
 def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: int) -> None:
