@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import types
+from itertools import combinations
 from unittest import mock
 
 import joblib
@@ -132,15 +133,15 @@ def test_without_smoothing_it_is_cross_entropy_bit_for_bit(params):
 def test_control_graphs_train_other_networks():
     fitted = [
         mlp(graph=graph, warmup=10, max_epochs=20, early_stopping=False).fit(X, Y)
-        for graph in ("knn", "random", "permuted")
+        for graph in ("knn", "random", "permuted", "self")
     ]
-    assert not same_weights(fitted[0], fitted[1])
-    assert not same_weights(fitted[0], fitted[2])
-    assert not same_weights(fitted[1], fitted[2])
+    for a, b in combinations(fitted, 2):
+        assert not same_weights(a, b)
     shares = [model.graph_homophily_.share for model in fitted]
     chance = fitted[0].graph_homophily_.chance
     assert shares[0] > chance + 0.07
-    assert shares[1:] == pytest.approx([chance, chance], abs=0.06)
+    assert shares[1:3] == pytest.approx([chance, chance], abs=0.06)
+    assert shares[3] == 1
 
 
 def test_published_form():

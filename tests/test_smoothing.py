@@ -460,15 +460,29 @@ def test_controls_are_the_random_and_the_relabelled_graph():
         graph: NeighborhoodSmoothing(n_neighbors=5, graph=graph, random_state=3)
         .update_graph(Z)
         .neighbors_
-        for graph in ("knn", "random", "permuted")
+        for graph in ("knn", "random", "permuted", "self")
     }
     assert torch.equal(torch.get_rng_state(), state)
+    assert graphs["self"].tolist() == [[row] for row in range(40)]
     knn = knn_graph(Z, 5)
     assert torch.equal(graphs["knn"], knn)
     assert torch.equal(graphs["random"], random_graph(40, 5, seed=3))
     assert torch.equal(graphs["permuted"], permute_graph(knn, seed=3))
     other = NeighborhoodSmoothing(n_neighbors=5, graph="random", random_state=4).update_graph(Z)
     assert not torch.equal(other.neighbors_, graphs["random"])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_graph_of_oneself_pulls_to_the_own_moving_average(target):
+    first, second, third = (normal(30, 3, seed=seed) for seed in range(3))
+    smoothing = NeighborhoodSmoothing(graph="self", target=target, cache_decay=0.7)
+    smoothing.update_graph(normal(30, 4), first)
+    rows = torch.arange(30)
+    smoothing.penalty(second, rows)
+    found = smoothing.penalty(third, rows)
+    past = 0.7 * first.softmax(1) + 0.3 * second.softmax(1)
+    expected = naive_jsd(third.log_softmax(1), past.log()).mean()
+    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [50, 7])

@@ -77,8 +77,8 @@ class NeSCalMLP(NeSCalClassifier):
         Weight of the past in the moving average of each row's predictions.
     refresh : "auto", int or None, default="auto"
         Epochs between graphs; None builds one graph only.
-    graph : {"knn", "random", "permuted"}, default="knn"
-        "random" and "permuted" are controls.
+    graph : {"knn", "random", "permuted", "self"}, default="knn"
+        All but "knn" are controls.
     embedding : {"penultimate", "input", "logits"} or str, default="penultimate"
         Where rows are compared.
     reduction : {None, "pca", "umap"}, default=None

@@ -63,8 +63,8 @@ class NeSCalClassifier(NetClassifier):
         Epochs between graphs; None builds one graph only. "auto" rebuilds every 5 epochs, or
         every ``n / 4,000`` epochs on more than 20,000 rows, which keeps the time spent on
         graphs at about half of the time spent on training or less.
-    graph : {"knn", "random", "permuted"}, default="knn"
-        "random" and "permuted" are controls: see :class:`NeighborhoodSmoothing`.
+    graph : {"knn", "random", "permuted", "self"}, default="knn"
+        All but "knn" are controls: see :class:`NeighborhoodSmoothing`.
     embedding : str, default="penultimate"
         Where rows are compared: "penultimate" (the input of the last linear layer),
         "input", "logits", the name of a submodule (its output) or of a method.
@@ -237,7 +237,7 @@ class NeSCalClassifier(NetClassifier):
         "target": [StrOptions({"mean", "each"})],
         "cache_decay": [Interval(Real, 0, 1, closed="left")],
         "refresh": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
-        "graph": [StrOptions({"knn", "random", "permuted"})],
+        "graph": [StrOptions({"knn", "random", "permuted", "self"})],
         "reduction": [StrOptions({"pca", "umap"}), None],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "keep_graph": ["boolean"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from skcal.neural._graph import knn_graph, permute_graph, random_graph
 
 _FEW_CLASSES = 32
 
-Graph = Literal["knn", "random", "permuted"]
+Graph = Literal["knn", "random", "permuted", "self"]
 Target = Literal["mean", "each"]
 Reduction = Literal["pca", "umap"]
 
@@ -126,9 +126,10 @@ class NeighborhoodSmoothing:
     cache_decay : float in [0, 1), default=0.7
         Weight of the past in the cache, an exponential moving average of each row's
         predictions; 0 keeps the last prediction (the published form).
-    graph : {"knn", "random", "permuted"}, default="knn"
-        Nearest neighbours, or one of two controls: uniformly drawn rows, or the
-        nearest-neighbour graph with its rows relabelled at random.
+    graph : {"knn", "random", "permuted", "self"}, default="knn"
+        Nearest neighbours, or one of three controls: uniformly drawn rows; the
+        nearest-neighbour graph with its rows relabelled at random; or each row alone, which is
+        pulled to its own past predictions.
     reduction : {None, "pca", "umap"}, default=None
         Reduce embeddings before the search. "umap" needs the extra ``skcal[umap]``.
     n_components : int, default=16
@@ -198,8 +199,8 @@ class NeighborhoodSmoothing:
     ) -> None:
         if target not in ("mean", "each"):
             raise ValueError(f"target must be 'mean' or 'each'; got {target!r}.")
-        if graph not in ("knn", "random", "permuted"):
-            raise ValueError(f"graph must be 'knn', 'random' or 'permuted'; got {graph!r}.")
+        if graph not in get_args(Graph):
+            raise ValueError(f"graph must be 'knn', 'random', 'permuted' or 'self'; got {graph!r}.")
         if reduction not in (None, "pca", "umap"):
             raise ValueError(f"reduction must be None, 'pca' or 'umap'; got {reduction!r}.")
         if not 0 <= cache_decay < 1:
@@ -250,6 +251,8 @@ class NeighborhoodSmoothing:
         if self.graph == "random":
             self.neighbors_ = random_graph(n, self.n_neighbors, seed=self.random_state)
             self.neighbors_ = self.neighbors_.to(embeddings.device)
+        elif self.graph == "self":
+            self.neighbors_ = torch.arange(n, device=embeddings.device).unsqueeze(1)
         else:
             Z = reduce_embeddings(embeddings, self.reduction, self.n_components, self.random_state)
             self.neighbors_ = knn_graph(Z, self.n_neighbors, seed=self.random_state)
