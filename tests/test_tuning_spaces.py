@@ -10,6 +10,7 @@ from optuna.distributions import CategoricalDistribution
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -143,6 +144,32 @@ def test_spaces_are_found_at_any_depth():
     assert set(space_for(model)) == expected | {"calibratedclassifier__calibrator__reg"}
     vote = VotingClassifier([("a", net), ("b", LogisticRegression())])
     assert set(space_for(vote)) == {f"a__{name}" for name in space_for(net)}
+
+
+def test_what_is_frozen_is_left_alone():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), np.tile([0, 1, 2], 30)
+    net = NeSCalMLP(preset="fast", max_epochs=1, random_state=0)
+    assert space_for(FrozenEstimator(net)) == {}
+    frozen = CalibratedClassifier(FrozenEstimator(net.fit(X, y)), calibrators.VectorScaling())
+    assert set(space_for(frozen)) == {"calibrator__reg"}
+    vote = VotingClassifier([("a", FrozenEstimator(net)), ("ab", net)])
+    assert set(space_for(vote)) == {f"ab__{name}" for name in space_for(net)}
+    found = OptunaSearch(frozen, n_trials=2, cv=2, random_state=0).fit(X, y)
+    assert set(found.cv_results_["state"]) == {"COMPLETE"}
+
+
+def test_heads_that_weigh_alike_have_no_weight():
+    for cls in NETWORKS[3:]:
+        without = set(space_for(cls())) - set(space_for(cls(weighting="none")))
+        assert without == {"head_weight"}
+
+
+def test_a_subclass_may_have_parameters_of_the_names_of_ours():
+    class Mine(networks.NetClassifier):
+        smoothing = 0.0
+
+    assert space_for(Mine()) == space_for(networks.NetClassifier())
 
 
 def test_a_subclass_is_tuned_as_its_parent():

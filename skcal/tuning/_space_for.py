@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sklearn.frozen import FrozenEstimator
+
 from skcal.tuning._optuna import import_optuna
 
 Distributions = Mapping[str, Any]
@@ -15,7 +17,8 @@ def space_for(estimator: Any) -> dict[str, Any]:
 
     Of the estimator itself and of every one of skcal's below it: the steps of a pipeline, the
     estimator and the calibrator of a calibrated classifier. A network that is trained on a named
-    loss is tuned over the loss's parameters, too. What skcal did not make is left alone.
+    loss is tuned over the loss's parameters, too. What skcal did not make is left alone, and so
+    is what is frozen. A calibrator that is given by its name has no parameters; give an instance.
 
     Parameters
     ----------
@@ -53,9 +56,11 @@ def space_for(estimator: Any) -> dict[str, Any]:
         for name, value in estimator.get_params(deep=True).items()
         if hasattr(value, "get_params") and not isinstance(value, type)
     }
+    frozen = [prefix for prefix, part in parts.items() if isinstance(part, FrozenEstimator)]
     return {
         prefix + name: distribution
         for prefix, part in parts.items()
+        if not any(prefix != above and prefix.startswith(above) for above in frozen)
         for name, distribution in _own_space(part).items()
     }
 
@@ -70,7 +75,9 @@ def _own_space(estimator: Any) -> Distributions:
     else:
         return {}
     if getattr(estimator, "smoothing", None) == 0:
-        del space["smoothing"]
+        space.pop("smoothing", None)
+    if getattr(estimator, "weighting", None) == "none":  # of heads, which then weigh alike
+        space.pop("head_weight", None)
     for parameter in ("loss", "criterion"):
         named = getattr(estimator, parameter, None)
         if isinstance(named, str):
