@@ -211,6 +211,15 @@ def test_a_space_may_be_a_function():
     assert found.study_.best_params["C"] == found.best_estimator_.estimator.C
 
 
+def test_a_function_may_look_at_the_number_of_its_trial():
+    def suggest(trial):
+        return {"C": trial.suggest_float("odd" if trial.number % 2 else "even", 0.1, 1)}
+
+    found = search(space=suggest, n_trials=4, pruner=NopPruner()).fit(*table())
+    drawn = [[*trial.params.values()] for trial in found.study_.trials]
+    assert [[*params.values()] for params in found.cv_results_["params"]] == drawn
+
+
 def test_names_of_scores():
     X, y = table(k=3)
     for name in ("neg_log_loss_after_temperature", "accuracy"):

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skcal import CalibratedClassifier, NeSCalMLP
@@ -149,6 +149,16 @@ def test_the_report_says_what_was_measured():
         )
     )
     assert "nan" not in one
+
+
+def test_an_estimator_among_the_chosen_takes_a_line():
+    steps = [StandardScaler(), LogisticRegression(C=0.123456789, max_iter=12345, solver="saga")]
+    model = Pipeline([("model", LogisticRegression())])
+    search = GridSearchCV(model, {"model": [make_pipeline(*steps)]}, scoring="neg_log_loss")
+    text = str(tune_and_confirm(search, X, Y, search_seeds=[0], confirmation_seeds=[1]))
+    first, second, *_ = text.splitlines()
+    assert "max_iter=12345" in first
+    assert second.startswith("Confirmed on seeds 1")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import builtins
 import re
+import warnings
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,8 +12,12 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from scipy import stats
 from sklearn.datasets import make_classification
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from skcal.neural import NetClassifier
 from skcal.tuning import OptunaSearch, SearchReport
@@ -85,6 +90,23 @@ def test_parameters_of_a_function_may_differ():
     assert str(report)
 
 
+def test_a_parameter_may_be_a_tuple_or_an_estimator():
+    def suggest(trial):
+        width = trial.suggest_categorical("width", [2, 3])
+        scale = make_pipeline(StandardScaler(with_mean=False), QuantileTransformer(n_quantiles=99))
+        return {"scale": scale, "net__hidden_layer_sizes": (width, width)}
+
+    model = Pipeline([("scale", None), ("net", MLPClassifier(max_iter=2, random_state=0))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = OptunaSearch(model, suggest, n_trials=2, cv=2, random_state=0).fit(X, Y)
+    report = SearchReport(found)
+    for name, kind in {"scale": Pipeline, "net__hidden_layer_sizes": tuple}.items():
+        assert report.trials[name].shape == (2,)
+        assert all(isinstance(value, kind) for value in report.trials[name])
+    assert len(str(report).splitlines()) == 3 + 2 + 1
+
+
 @pytest.mark.parametrize("kind", ["history", "importance", "parallel"])
 def test_pictures_are_those_of_optuna(search, kind):
     before = dict(mpl.rcParams)
@@ -144,6 +166,8 @@ def test_a_single_trial_has_no_importance(tmp_path):
 def test_wrong_input_is_told(search):
     with pytest.raises(NotFittedError):
         SearchReport(OptunaSearch(LogisticRegression(), SPACE))
+    with pytest.raises(TypeError, match="must be an OptunaSearch; got GridSearchCV"):
+        SearchReport(GridSearchCV(LogisticRegression(), {"C": [1.0]}).fit(X, Y))
     with pytest.raises(ValueError, match="n_best"):
         SearchReport(search, n_best=0)
     with pytest.raises(ValueError, match="confidence_level"):

@@ -372,4 +372,5 @@ def _listed(seeds: Sequence[int] | NDArray[Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else repr(value)
+    """Return a value in a line, as the text of an estimator may have several."""
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(repr(value).split())

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcal._options import check_level, check_whole, find_name
 from skcal._repeats import mean_and_half_width
 from skcal.tuning._optuna import import_optuna
+from skcal.tuning._search import OptunaSearch
 
 # Pictures by name: the function of Optuna that draws them.
 _PICTURES = {
@@ -47,6 +48,10 @@ class SearchReport:
 
     Raises
     ------
+    TypeError
+        If ``search`` is another one, such as scikit-learn's.
+    NotFittedError
+        If it has not come to its end.
     ValueError
         If ``n_best`` or ``confidence_level`` are out of range.
 
@@ -76,7 +81,9 @@ class SearchReport:
     """
 
     def __init__(self, search: Any, *, n_best: int = 10, confidence_level: float = 0.95) -> None:
-        check_is_fitted(search, "study_")
+        if not isinstance(search, OptunaSearch):
+            raise TypeError(f"search must be an OptunaSearch; got {type(search).__name__}.")
+        check_is_fitted(search)
         self.search = search
         self.n_best = check_whole(n_best, "n_best")
         self.confidence_level = check_level(confidence_level)
@@ -225,7 +232,10 @@ class SearchReport:
         }
         chosen = [results["params"][place] for place in best]
         for name in dict.fromkeys(name for params in chosen for name in params):
-            columns[name] = np.array([params.get(name) for params in chosen], dtype=object)
+            # One by one: an array of tuples or of pipelines would be one of what they hold.
+            columns[name] = np.empty(len(chosen), dtype=object)
+            for place, params in enumerate(chosen):
+                columns[name][place] = params.get(name)
         return columns
 
     def _intervals(
@@ -254,4 +264,5 @@ def _interval(low: float, high: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Return a value in a line, as the text of an estimator may have several."""
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())

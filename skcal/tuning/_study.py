@@ -204,8 +204,9 @@ def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: i
 
 def past_parameters(trial: Any, space: Space) -> dict[str, Any]:
     """Return the parameters of a trial of the past, for which a function is asked once more."""
-    again = import_optuna().trial.FixedTrial(trial.params) if callable(space) else trial
-    return parameters_of(again, space)
+    if callable(space):
+        trial = import_optuna().trial.FixedTrial(trial.params, number=trial.number)
+    return parameters_of(trial, space)
 
 
 def scores_of(trial: Any, n_splits: int, names: Sequence[str]) -> list[dict[str, float]]:
