@@ -430,6 +430,18 @@ def test_scores_that_are_not_finite_fail_a_trial():
         in_order("says", [0.8, 0.9], scoring=score).fit(*table(60))
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_several_scores_are_refused(n_jobs):
+    model = search(scoring=several_scores, n_jobs=n_jobs)
+    with pytest.raises(TypeError, match=r"scoring must return one number; got {'a': 1.0}"):
+        model.fit(*table(60))
+    assert [trial.state.name for trial in model.study_.trials] == ["FAIL"]
+
+
+def several_scores(estimator, X, y):
+    return {"a": 1.0}
+
+
 def test_a_class_that_folds_lack_has_a_finite_log_loss():
     X, y = make_classification(300, random_state=0)
     y[:2] = 2
@@ -503,6 +515,10 @@ def test_another_study_is_not_continued(tmp_path):
     for changed in ({"cv": 4}, {"scoring": "accuracy"}):
         with pytest.raises(ValueError, match="take another study_name"):
             search(n_trials=2, **kept | changed).fit(X, y)
+    with pytest.raises(ValueError, match="take another study_name"):
+        search(n_trials=2, **kept).fit(X[:150], y[:150])
+    with pytest.raises(ValueError, match="take another study_name"):
+        search(n_trials=2, cv=StratifiedKFold(3, shuffle=True), **kept).fit(X, y)
     foreign = optuna.create_study(study_name="two", storage=kept["storage"])
     foreign.tell(foreign.ask(), 1.0)
     with pytest.raises(ValueError, match="not made by this search"):

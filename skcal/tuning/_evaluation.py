@@ -105,6 +105,8 @@ class Folds(NamedTuple):
             if self.options["return_train_score"]:
                 outcome["train_scores"] = self.error_score
             return outcome | {"error": _portable(error)}
+        if isinstance(outcome["test_scores"], dict):
+            raise TypeError(f"scoring must return one number; got {outcome['test_scores']!r}.")
         return outcome | {"error": None}
 
 

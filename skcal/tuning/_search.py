@@ -10,6 +10,7 @@ from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
+from zlib import crc32
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -122,7 +123,8 @@ class OptunaSearch(BaseSearchCV):
         In ``fit``, without Optuna.
     ValueError
         If the space names a parameter that the estimator does not have, or the study in the
-        storage is another one. If no trial comes to an end, the last error of a fold is raised.
+        storage is another one, such as that of other folds. If no trial comes to an end, the last
+        error of a fold is raised.
 
     Notes
     -----
@@ -265,6 +267,7 @@ class OptunaSearch(BaseSearchCV):
                 "estimator": type(self.estimator).__name__,
                 "scoring": self.scoring if isinstance(self.scoring, str) else "callable",
                 "n_splits": len(splits),
+                "rows": _fingerprint(splits),
             },
         )
         search = root.subcontext(
@@ -390,6 +393,15 @@ class OptunaSearch(BaseSearchCV):
 
     def _get_scorers(self) -> tuple[Any, str]:
         return scorer_for(self.scoring, self.estimator), "score"
+
+
+def _fingerprint(splits: list[tuple[Any, Any]]) -> int:
+    """Return a number of the folds, which is another one for others, as of other rows."""
+    found = 0
+    for split in splits:
+        for part in split:
+            found = crc32(np.asarray(part).astype("<i8").tobytes(), found)
+    return found
 
 
 def _errors(outcomes: list[Outcome]) -> list[Exception]:
