@@ -10,10 +10,12 @@ from optuna.distributions import FloatDistribution
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from skcal import CalibratedClassifier, NeSCalMLP
 from skcal.metrics import get_scorer, log_loss
@@ -167,17 +169,29 @@ def test_an_estimator_among_the_chosen_takes_a_line():
         (LogisticRegression(), False),
         (CalibratedClassifier(LogisticRegression(), cv=2), True),
         (make_pipeline(CalibratedClassifier(LogisticRegression(), cv=2)), True),
+        (SVC(), False),
+        (SVC(probability=True), True),
         (NeSCalMLP(preset="fast", max_epochs=1), False),
         (NeSCalMLP(preset="fast", max_epochs=1, calibrate=True), True),
         (NeSCalMLP(preset="strong", n_members=1, max_epochs=1, n_folds=2), True),
         (NeSCalMLP(preset="strong", n_members=1, max_epochs=1, n_folds=2, calibrate=False), False),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The `probability` parameter:FutureWarning")
 def test_what_calibrates_itself_on_rows_that_chose_is_told(model, itself):
     name = next(n for n in model.get_params() if n.endswith(("C", "lr")))
-    search = GridSearchCV(model, {name: [0.01]}, scoring="neg_log_loss")
-    told = tune_and_confirm(search, X, Y, search_seeds=[0], confirmation_seeds=[1])
+    search = GridSearchCV(model, {name: [0.01]}, scoring="accuracy")
+    told = tune_and_confirm(
+        search, X, Y, search_seeds=[0], confirmation_seeds=[1], scoring="accuracy"
+    )
     assert any("took part in choosing" in note for note in told.notes) is itself
+
+
+def test_what_was_fitted_before_is_told():
+    model = CalibratedClassifier(FrozenEstimator(LogisticRegression().fit(X, Y)))
+    search = GridSearchCV(model, {"calibrator": ["temperature", "vector"]}, scoring="neg_log_loss")
+    told = tune_and_confirm(search, X, Y, search_seeds=[0], confirmation_seeds=[1])
+    assert any("was fitted before" in note for note in told.notes)
 
 
 def test_a_calibrator_is_behind_what_is_returned_and_scored():
@@ -222,6 +236,20 @@ def test_the_search_that_was_given_is_left_as_it_is():
     assert str(again) == str(told)
 
 
+def test_a_study_of_other_rows_is_not_continued(tmp_path):
+    kept = {"storage": tmp_path / "study.log", "study_name": "one"}
+    space = {"C": FloatDistribution(0.1, 1)}
+    search = OptunaSearch(LogisticRegression(), space, n_trials=2, cv=3, random_state=0, **kept)
+    search.fit(X, Y)  # on the rows of the test, too
+    with pytest.raises(ValueError, match="take another study_name"):
+        tune_and_confirm(search, X, Y)
+    search.set_params(study_name="two")
+    told = tune_and_confirm(search, X, Y)
+    assert str(tune_and_confirm(search, X, Y)) == str(told)
+    with pytest.raises(ValueError, match="take another study_name"):
+        tune_and_confirm(search, X, Y, random_state=1)
+
+
 def test_tables_and_text_labels():
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     labels = np.array(["a", "b", "c"])[Y]
@@ -245,11 +273,25 @@ def test_tables_and_text_labels():
             r"calibration_size / \(1 - test_size\) must be strictly between",
         ),
         ({"scoring": ["nothing"]}, "'nothing'"),
+        ({"scoring": "nothing"}, "'nothing'"),
+        ({"y": None}, "requires y to be passed"),
+        ({"y": np.repeat(["often", "once"], [199, 1])}, "least populated .*'once'"),
         ({"calibrator": "nothing"}, "nothing"),
     ],
 )
 def test_wrong_input_is_told_before_the_search(params, words):
     rows, y = numbered()
     with pytest.raises(ValueError, match=words):
-        tune_and_confirm(grid(), rows, y, **params)
+        tune_and_confirm(grid(), rows, **{"y": y} | params)
+    assert not Noted.fits
+
+
+@pytest.mark.parametrize("scoring", [["accuracy"], {"a": "accuracy"}])
+def test_a_search_of_several_scores_is_refused(scoring):
+    rows, y = numbered()
+    several = GridSearchCV(Noted(), {"says": [0.5, 0.7]}, scoring=scoring, refit="a")
+    with pytest.raises(ValueError, match="must have one score"):
+        tune_and_confirm(several, rows, y)
+    with pytest.raises(TypeError, match=r"must be an OptunaSearch.*; got Noted\(\)"):
+        tune_and_confirm(Noted(), rows, y)
     assert not Noted.fits

@@ -120,7 +120,7 @@ def tune_and_confirm(
     validation_size: float = 0.25,
     calibrator: Any = None,
     calibration_size: float = 0.15,
-    scoring: Sequence[str] = ("neg_log_loss", "neg_log_loss_after_temperature"),
+    scoring: str | Sequence[str] = ("neg_log_loss", "neg_log_loss_after_temperature"),
     groups: ArrayLike | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
@@ -152,7 +152,7 @@ def tune_and_confirm(
         Learned for each confirmed fit, and for the last one, from the calibration rows.
     calibration_size : float, default=0.15
         Their share of the rows; no trial has seen them.
-    scoring : sequence of str, default=("neg_log_loss", "neg_log_loss_after_temperature")
+    scoring : str or sequence of str, default=("neg_log_loss", "neg_log_loss_after_temperature")
         What is reported beside the search's own score; greater is better.
     groups : array-like of shape (n_samples,), optional
         Rows that belong together stay on one side of each split. Splits are stratified
@@ -162,8 +162,8 @@ def tune_and_confirm(
     random_state : int, default=0
         Draws the test and calibration rows.
     **fit_params : dict
-        Of the estimator's ``fit``; arrays of a number per row are split like the rows. The scores
-        on test rows have no weights.
+        Of the estimator's ``fit``; arrays of a number per row are split like the rows. The
+        ``calibrator`` and the scores on test rows have no weights.
 
     Returns
     -------
@@ -172,14 +172,19 @@ def tune_and_confirm(
 
     Raises
     ------
+    TypeError
+        If ``search`` is no search.
     ValueError
-        If a seed is among both, or there are none; if a share is not between 0 and 1, or rows are
-        too few to be split.
+        If the search has several scores; if a seed is among both, or there are none; if a share
+        is not between 0 and 1, or the rows, or those of a class, are too few to be split.
 
     Notes
     -----
     The fits that are reported have as many training rows as those of the search; the last one,
-    ``estimator``, has more.
+    ``estimator``, has more. Successive halving may score its last parameters on fewer rows of each
+    split; its optimism then tells little.
+
+    A class needs two rows or more on the side that is split, except with ``groups``.
 
     Examples
     --------
@@ -197,6 +202,11 @@ def tune_and_confirm(
     ...
     """
     search_seeds, confirmation_seeds = _check_seeds(search_seeds, confirmation_seeds)
+    _check_search(search)
+    if y is None:
+        raise ValueError("tune_and_confirm requires y to be passed, but the target y is None.")
+    if isinstance(scoring, str):
+        scoring = [scoring]
     for name, share in {
         "test_size": test_size,
         "validation_size": validation_size,
@@ -210,8 +220,9 @@ def tune_and_confirm(
         name: scorer_for(name, search.estimator) for name in scoring
     }
     X, y, groups = indexable(X, y, groups)
-    codes = np.unique(np.asarray(y), return_inverse=True)[1]
-    split = partial(_split, codes=codes, groups=None if groups is None else np.asarray(groups))
+    split = partial(
+        _split, labels=np.asarray(y), groups=None if groups is None else np.asarray(groups)
+    )
     rows, test = split(np.arange(_num_samples(X)), test_size, seed=random_state)
     calibration = np.empty(0, dtype=np.intp)
     if calibrator is not None:
@@ -306,6 +317,19 @@ class _Table(NamedTuple):
         }
 
 
+def _check_search(search: Any) -> None:
+    if not all(hasattr(search, name) for name in ("estimator", "scoring", "cv", "refit")):
+        raise TypeError(
+            "search must be an OptunaSearch, or one of scikit-learn's, such as GridSearchCV; got "
+            f"{search!r}."
+        )
+    if not (search.scoring is None or isinstance(search.scoring, str) or callable(search.scoring)):
+        raise ValueError(
+            f"The search must have one score, by which it chooses; got scoring={search.scoring!r}. "
+            "What else is to be reported goes to scoring=... of tune_and_confirm."
+        )
+
+
 def _check_seeds(
     search_seeds: Sequence[int], confirmation_seeds: Sequence[int]
 ) -> tuple[list[int], list[int]]:
@@ -322,21 +346,27 @@ def _check_seeds(
 
 
 def _split(
-    rows: Rows, size: float, *, seed: int, codes: NDArray[np.intp], groups: NDArray[Any] | None
+    rows: Rows, size: float, *, seed: int, labels: NDArray[Any], groups: NDArray[Any] | None
 ) -> tuple[Rows, Rows]:
     """Return two parts of some rows, the second of this share of them."""
     kind = StratifiedShuffleSplit if groups is None else GroupShuffleSplit
     splitter = kind(1, test_size=size, random_state=seed)
     within = None if groups is None else groups[rows]
-    first, second = next(splitter.split(rows, codes[rows], within))
+    first, second = next(splitter.split(rows, labels[rows], within))
     return rows[np.sort(first)], rows[np.sort(second)]
 
 
 def _notes(model: Any, n_calibration: int) -> list[str]:
     notes = []
+    parts = [model, *model.get_params(deep=True).values()]
     if n_calibration:
         notes.append(f"Calibrated on {n_calibration} rows that no trial saw.")
-    if _calibrates_itself(model):
+    if any(isinstance(part, FrozenEstimator) for part in parts):
+        notes.append(
+            "A part of the estimator was fitted before: on which rows, test rows among them or "
+            "not, is not known here."
+        )
+    if _calibrates_itself(parts):
         notes.append(
             "The estimator calibrates itself on rows of its own training part, which took part "
             "in choosing the parameters; the test rows did not."
@@ -344,8 +374,7 @@ def _notes(model: Any, n_calibration: int) -> list[str]:
     return notes
 
 
-def _calibrates_itself(model: Any) -> bool:
-    parts = [model, *model.get_params(deep=True).values()]
+def _calibrates_itself(parts: list[Any]) -> bool:
     return any(
         isinstance(part, CalibratedClassifier | CalibratedClassifierCV)
         or _has_own_map(part.get_params(deep=False))
@@ -355,7 +384,12 @@ def _calibrates_itself(model: Any) -> bool:
 
 
 def _has_own_map(params: dict[str, Any]) -> bool:
-    """Return whether a network is told to calibrate, by itself or by its preset."""
+    """Return whether a network is told to calibrate, by itself or by its preset.
+
+    Or a support vector machine of scikit-learn, whose ``probability`` is such a map.
+    """
+    if params.get("probability") is True:
+        return True
     calibrate = params.get("calibrate", False)
     if isinstance(calibrate, str) and calibrate == "preset":
         return bool(params["preset"] == "strong")
