@@ -15,11 +15,13 @@ only from the parts above it:
 - ``_logits``: whether a module returns logits, and what scaling would leave of their loss
 - ``_graph``: neighbours in such a representation
 - ``smoothing``: the penalty of Neighborhood Smoothing, for any loop
+- ``_honest``: its rival: targets by networks that have not seen the label
 - ``_protocol``: a skorch network with scikit-learn's parameters
 - ``_loop``: its training loop
 - ``_input``: its tables, labels and weights
 - ``_parts``: its held-out rows, folds, and the map learned from them
 - ``net``: the classifier of all this
+- ``_honest_net``: the strong mode: a second network on such targets, kept if it is better
 - ``nescal``: the classifier with smoothing
 - ``_bins``: bins of numbers, for their embeddings
 - ``_presets``: what the automatic parameters of the next stand for

@@ -32,6 +32,10 @@ class PartsNet(TableNet):
     def _describe(self, rows: Rows) -> None:
         """Learn from the rows to train on what the module asks for; nothing here."""
 
+    def _trains_once(self) -> bool:
+        """Return whether a fit is the training of one network."""
+        return not self.refit and self._value("n_folds") == 1
+
     def _refuse_contradictions(self, *, given_validation: bool, groups: Any) -> None:
         n_folds, calibrate = self._value("n_folds"), self._value("calibrate")
         if isinstance(calibrate, LocalCalibrator):

@@ -72,17 +72,8 @@ def deal_out(rows: Rows, n_folds: int, seed: int) -> list[Rows]:
             f"n_folds={n_folds} needs a class of at least {n_folds} samples; the largest has "
             f"{np.bincount(codes).max()}."
         )
-    folds = (StratifiedKFold if rows.groups is None else StratifiedGroupKFold)(
-        n_folds, shuffle=True, random_state=seed
-    )
-    with warnings.catch_warnings():
-        # A class of fewer rows than folds is held out in some of them only.
-        warnings.simplefilter("ignore", UserWarning)
-        pairs = list(folds.split(codes, codes, rows.groups))
     parts = []
-    for _, held_out in pairs:
-        is_valid = np.zeros(len(rows), dtype=bool)
-        is_valid[held_out] = True
+    for is_valid in folds_of(rows, n_folds, seed):
         kept = np.isin(codes, np.setdiff1d(codes, codes[~is_valid]))
         if rows.groups is not None:
             kept = np.isin(rows.groups, rows.groups[kept])
@@ -95,6 +86,19 @@ def deal_out(rows: Rows, n_folds: int, seed: int) -> list[Rows]:
             )
         parts.append(_cut(rows, is_valid))
     return parts
+
+
+def folds_of(rows: Rows, n_folds: int, seed: int) -> list[NDArray[np.bool_]]:
+    """Return which rows are in each fold; stratified by class, groups in one piece."""
+    codes = rows.y.numpy()
+    folds = (StratifiedKFold if rows.groups is None else StratifiedGroupKFold)(
+        n_folds, shuffle=True, random_state=seed
+    )
+    with warnings.catch_warnings():
+        # A class of fewer rows than folds is held out in some of them only.
+        warnings.simplefilter("ignore", UserWarning)
+        pairs = list(folds.split(codes, codes, rows.groups))
+    return [np.isin(np.arange(len(codes)), held_out) for _, held_out in pairs]
 
 
 def _some_rows(codes: NDArray[np.int64], n_valid: int, seed: int) -> NDArray[np.bool_]:

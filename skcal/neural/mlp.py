@@ -87,6 +87,13 @@ class NeSCalMLP(NeSCalClassifier):
         Dimensions kept by ``reduction``.
     keep_graph : bool, default=False
         Keep graph and cache after ``fit``, as ``neighborhood_``.
+    honest_folds : int, default=0
+        With 2 or more, the strong mode: train a second network on honest local targets, from
+        networks of so many folds, and keep it if its validation loss is lower.
+    honest_weight : float, default=1.0
+        Weight of the divergence to honest targets.
+    n_jobs : int, optional
+        Networks of ``honest_folds`` that are trained side by side.
     loss : str or torch loss class or instance, default="cross_entropy"
         What is trained on, and smoothed: a name that :func:`~skcal.neural.losses.make_loss`
         knows ("focal", "mmce", "mixup", ...), a loss of :mod:`skcal.neural.losses`, or one of
@@ -184,6 +191,8 @@ class NeSCalMLP(NeSCalClassifier):
     history_ : skorch.history.History
         One record per epoch: ``train_loss``, ``criterion``, ``penalty``, ``smoothing``,
         ``valid_loss`` and ``valid_acc``.
+    honest_losses_ : dict or None
+        With ``honest_folds``, the validation losses of both networks: "smoothed" and "honest".
     graph_homophily_ : Homophily(share, chance) or None
         Share of the last graph's neighbours that have the row's label, and the share
         expected by chance.
@@ -299,6 +308,9 @@ class NeSCalMLP(NeSCalClassifier):
         reduction: Reduction | None = None,
         n_components: int = 16,
         keep_graph: bool = False,
+        honest_folds: int = 0,
+        honest_weight: float = 1.0,
+        n_jobs: int | None = None,
         loss: Any = "cross_entropy",
         optimizer: Any = torch.optim.AdamW,
         lr: Any = "auto",
@@ -345,6 +357,9 @@ class NeSCalMLP(NeSCalClassifier):
             reduction=reduction,
             n_components=n_components,
             keep_graph=keep_graph,
+            honest_folds=honest_folds,
+            honest_weight=honest_weight,
+            n_jobs=n_jobs,
             optimizer=optimizer,
             lr=lr,
             max_epochs=max_epochs,

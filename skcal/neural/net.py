@@ -265,7 +265,7 @@ class NetClassifier(PartsNet):
                     )
                 ]
             context = self._init_callback_context(
-                max_subtasks=None if self.refit or n_folds > 1 else self._value("max_epochs")
+                max_subtasks=self._value("max_epochs") if self._trains_once() else None
             )
             metadata = None if sample_weight is None else {"sample_weight": sample_weight}
             self._fit_data = {"X": X, "y": y, "metadata": metadata}

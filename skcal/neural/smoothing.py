@@ -310,9 +310,7 @@ class NeighborhoodSmoothing:
         chance : float
             Share for neighbours drawn uniformly among the other rows.
         """
-        share = (y[self.neighbors_] == y.unsqueeze(1)).double().mean().item()
-        counts, n = torch.bincount(y).double(), len(y)
-        return share, (counts * (counts - 1)).sum().item() / (n * (n - 1))
+        return homophily(self.neighbors_, y)
 
     def _read(self, index: Tensor) -> Tensor:
         """Return the cached log-probabilities of each row's neighbours, (B, k, K)."""
@@ -331,6 +329,13 @@ class NeighborhoodSmoothing:
         if self._n_unknown:
             self._unknown[index] = False
             self._n_unknown = int(self._unknown.sum())
+
+
+def homophily(neighbors: Tensor, y: Tensor) -> tuple[float, float]:
+    """Return the share of neighbours (n, k) with the row's own class code, and that by chance."""
+    share = (y[neighbors] == y.unsqueeze(1)).double().mean().item()
+    counts, n = torch.bincount(y).double(), len(y)
+    return share, (counts * (counts - 1)).sum().item() / (n * (n - 1))
 
 
 def reduce_embeddings(
