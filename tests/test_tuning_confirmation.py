@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optuna.distributions import FloatDistribution
 from scipy import stats
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
@@ -223,6 +224,19 @@ def test_weights_follow_their_rows():
         assert_array_equal(weight, weights[fitted])
 
 
+def test_weights_that_are_for_the_score_alone_are_in_no_fit():
+    rows, y = numbered()
+    with config_context(enable_metadata_routing=True):
+        scorer = get_scorer("neg_log_loss").set_score_request(sample_weight=True)
+        search = grid().set_params(scoring=scorer)
+        search.estimator.set_fit_request(sample_weight=False)
+        tune_and_confirm(search, rows, y, sample_weight=np.ones(200))
+        assert [weight for *_, weight in Noted.fits] == [None] * 17
+        search.estimator.set_fit_request(sample_weight=True)
+        tune_and_confirm(search, rows, y, sample_weight=np.ones(200))
+    assert all(len(weight) == len(fitted) for *_, fitted, weight in Noted.fits[17:])
+
+
 def test_the_search_that_was_given_is_left_as_it_is():
     search = OptunaSearch(
         LogisticRegression(), {"C": FloatDistribution(0.1, 1)}, n_trials=2, random_state=0
@@ -266,6 +280,8 @@ def test_tables_and_text_labels():
     [
         ({"search_seeds": [0, 12]}, "Seed 12 is among search_seeds and confirmation_seeds"),
         ({"search_seeds": []}, "need at least one seed each"),
+        ({"search_seeds": [1, 1]}, "search_seeds must be different ones"),
+        ({"confirmation_seeds": [3, 4, 3]}, "confirmation_seeds must be different ones"),
         ({"test_size": 0}, "test_size must be strictly between 0 and 1"),
         ({"validation_size": 1.5}, "validation_size must be strictly between"),
         (

@@ -16,6 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import indexable
 from sklearn.utils._indexing import _safe_indexing
+from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples
 
@@ -51,7 +52,8 @@ class Confirmation:
         The same score on the test rows, the mean over confirmation seeds; before ``calibrator``.
     optimism : float
         ``search_score`` minus ``confirmed_score``: how much better the parameters looked where
-        they were chosen.
+        they were chosen. The luck of the test rows is in it, too: on few of them it may be of
+        either sign.
     estimator : estimator
         With the chosen parameters, fitted on all rows but the test rows (and calibrated).
     test_rows, calibration_rows : ndarray of int
@@ -155,8 +157,8 @@ def tune_and_confirm(
     scoring : str or sequence of str, default=("neg_log_loss", "neg_log_loss_after_temperature")
         What is reported beside the search's own score; greater is better.
     groups : array-like of shape (n_samples,), optional
-        Rows that belong together stay on one side of each split. Splits are stratified
-        by class without it.
+        Rows that belong together stay on one side of each of these splits; what the estimator
+        splits by itself does not know of it. Splits are stratified by class without it.
     n_jobs : int, optional
         Confirmed fits side by side.
     random_state : int, default=0
@@ -175,7 +177,7 @@ def tune_and_confirm(
     TypeError
         If ``search`` is no search.
     ValueError
-        If the search has several scores; if a seed is among both, or there are none; if a share
+        If the search has several scores; if a seed is there twice, or there are none; if a share
         is not between 0 and 1, or the rows, or those of a class, are too few to be split.
 
     Notes
@@ -230,7 +232,10 @@ def tune_and_confirm(
         check_share(share, "calibration_size / (1 - test_size)")
         rows, calibration = split(rows, share, seed=random_state)
 
-    table = _Table(X, y, fit_params, calibrator, calibration)
+    of_fit = fit_params
+    if _routing_enabled():  # some are for the scorer alone
+        of_fit = search._get_routed_params_for_fit(fit_params).estimator.fit
+    table = _Table(X, y, of_fit, calibrator, calibration)
     places = np.empty(_num_samples(X), dtype=np.intp)
     places[rows] = np.arange(len(rows))
     splits = [
@@ -238,7 +243,7 @@ def tune_and_confirm(
         for seed in search_seeds
     ]
     found = clone(search).set_params(cv=splits, refit=False)
-    found.fit(*table.take(rows), **table.params_of(rows))
+    found.fit(*table.take(rows), **_check_method_params(X, fit_params, indices=rows))
 
     given = clone(search.estimator)
     tuned = clone(search.estimator).set_params(**clone(found.best_params_, safe=False))
@@ -336,6 +341,11 @@ def _check_seeds(
     first, second = list(search_seeds), list(confirmation_seeds)
     if not first or not second:
         raise ValueError("search_seeds and confirmation_seeds need at least one seed each.")
+    for name, seeds in {"search_seeds": first, "confirmation_seeds": second}.items():
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(
+                f"{name} must be different ones: the same seed gives the same score; got {seeds}."
+            )
     both = sorted(set(first) & set(second))
     if both:
         raise ValueError(
