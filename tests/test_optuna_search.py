@@ -220,6 +220,18 @@ def test_a_function_may_look_at_the_number_of_its_trial():
     assert [[*params.values()] for params in found.cv_results_["params"]] == drawn
 
 
+def test_a_space_that_answers_otherwise_each_time_is_asked_once():
+    generator = np.random.default_rng(0)
+    drawn = []
+
+    def suggest(trial):
+        drawn.append(generator.uniform(0.1, 10))
+        return {"C": drawn[-1]}
+
+    found = search(space=suggest, n_trials=4).fit(*table())
+    assert [params["C"] for params in found.cv_results_["params"]] == drawn
+
+
 def test_names_of_scores():
     X, y = table(k=3)
     for name in ("neg_log_loss_after_temperature", "accuracy"):
@@ -466,6 +478,33 @@ def test_ctrl_c_keeps_the_best_so_far():
         search(Dummy(interrupts=True), {"says": FloatDistribution(0, 1)}).fit(*table(60))
 
 
+class CtrlC(RandomSampler):
+    """Is interrupted once, when the third trial begins or ends."""
+
+    def __init__(self, when):
+        super().__init__(seed=0)
+        self.when = when
+
+    def sample_independent(self, study, trial, name, distribution):
+        if trial.number == 2 and self.when == "begin":
+            raise KeyboardInterrupt
+        return super().sample_independent(study, trial, name, distribution)
+
+    def after_trial(self, study, trial, state, values):
+        if trial.number == 2 and self.when == "end":
+            self.when = "never again"
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("when", "n_done"), [("begin", 2), ("end", 3)])
+def test_ctrl_c_between_fits_keeps_what_was_fitted(when, n_done):
+    model = search(sampler=CtrlC(when), n_trials=6)
+    with pytest.warns(UserWarning, match=f"interrupted after {n_done} trials of 6"):
+        model.fit(*table(60))
+    assert list(model.cv_results_["state"]) == ["COMPLETE"] * n_done
+    assert model.best_estimator_.predict(np.zeros((3, 20))).shape == (3,)
+
+
 # --- Storages ----------------------------------------------------------------------------------
 
 
@@ -523,6 +562,16 @@ def test_another_study_is_not_continued(tmp_path):
     foreign.tell(foreign.ask(), 1.0)
     with pytest.raises(ValueError, match="not made by this search"):
         search(storage=kept["storage"], study_name="two").fit(X, y)
+
+
+def test_trials_of_another_space_are_refused_before_the_first_fit(tmp_path):
+    X, y = table()
+    kept = {"storage": tmp_path / "study.log", "study_name": "one"}
+    search(n_trials=2, **kept).fit(X, y)
+    other = search(space=lambda trial: {"C": trial.suggest_float("c", 0, 1)}, **kept)
+    with pytest.raises(ValueError, match=r"Trial 0 .* was not drawn from this space"):
+        other.fit(X, y)
+    assert len(other.study_.trials) == 2
 
 
 SLOW_WORKER = """

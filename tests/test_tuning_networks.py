@@ -18,7 +18,7 @@ from skorch.callbacks import Callback
 from skcal import CalibratedClassifier, DeepEnsembleClassifier
 from skcal.metrics import get_scorer
 from skcal.neural import NeSCalClassifier, NetClassifier
-from skcal.tuning import OptunaSearch
+from skcal.tuning import OptunaSearch, tune_and_confirm
 
 X, Y = make_classification(240, n_informative=6, n_classes=3, random_state=0)
 LR = {"lr": FloatDistribution(1e-3, 1e-2, log=True)}
@@ -225,6 +225,49 @@ def test_ctrl_c_in_a_fit_alone_keeps_what_was_trained():
     model = net(callbacks=[PressCtrlC(3)]).fit(X, Y)
     assert model.n_iter_ == 3
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+class CtrlCWhenAsked(BasePruner):
+    """Is interrupted when it is asked about an epoch of a trial."""
+
+    def prune(self, study, trial):
+        if trial.number == 1 and trial.last_step == 3:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_ctrl_c_while_an_epoch_is_reported_ends_the_search():
+    # With a database that takes longer than the epoch.
+    with pytest.warns(UserWarning, match="interrupted after 1 trials of 4"):
+        found = search(net(), n_trials=4, pruner=CtrlCWhenAsked()).fit(X, Y)
+    assert [trial.state.name for trial in found.study_.trials] == ["COMPLETE", "FAIL"]
+
+
+def test_ctrl_c_in_a_search_below_ends_the_one_above():
+    # The outer search fits six networks per fold, the inner one two per trial.
+    one = net(callbacks=[PressCtrlC(6 * (2 * 5 + 3) + 2)])
+    inner = search(one, cv=2)
+    space = {"estimator__weight_decay": FloatDistribution(0, 0.1)}
+    with pytest.warns(UserWarning, match="interrupted after 1 trials of 5"):
+        found = search(inner, space, cv=2, n_trials=5).fit(X, Y)
+    assert [trial.state.name for trial in found.study_.trials] == ["COMPLETE", "FAIL"]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_ctrl_c_in_the_last_fit_leaves_no_network_that_is_half_trained(deep):
+    one = net(callbacks=[PressCtrlC(6 * 2 * 3 * (2 if deep else 1) + 2)])
+    model = CalibratedClassifier(one, cv=2) if deep else one
+    model = search(model, {"estimator__lr": LR["lr"]} if deep else LR)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    assert not hasattr(model, "best_estimator_")
+    assert len(model.cv_results_["params"]) == 2
+
+
+def test_ctrl_c_in_a_confirmation_reports_no_network_that_is_half_trained():
+    one = net(callbacks=[PressCtrlC(6 * (2 + 3) + 2)])
+    with pytest.raises(KeyboardInterrupt):
+        tune_and_confirm(search(one), X, Y, search_seeds=[0], confirmation_seeds=[1, 2])
 
 
 class StopAt(Callback):

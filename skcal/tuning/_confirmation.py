@@ -21,6 +21,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples
 
 from skcal._options import check_share
+from skcal._progress import interruptible
 from skcal._repeats import mean_and_half_width
 from skcal.calibrated import CalibratedClassifier
 from skcal.calibration import make_calibrator
@@ -298,7 +299,8 @@ class _Table(NamedTuple):
         """Return a copy, seeded and fitted on some rows."""
         model = clone(model)
         _set_random_states(model, seed)
-        return model.fit(*self.take(rows), **self.params_of(rows))
+        with interruptible():
+            return model.fit(*self.take(rows), **self.params_of(rows))
 
     def calibrated(self, model: Any, seed: int) -> Any:
         """Return a fitted model with the calibrator behind it, if there is one."""

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection._validation import _fit_and_score
 from sklearn.utils.parallel import Parallel, delayed
 
-from skcal._progress import GivenUp, OnEpoch, heard_by
+from skcal._progress import GivenUp, OnEpoch, heard_by, ignore
 
 Outcome = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Folds(NamedTuple):
         outcomes: list[Outcome] = []
         for fold, context in enumerate(contexts):
             # Someone listens in the other folds, too: Ctrl-C then ends the search, not a network.
-            with suppress(GivenUp), heard_by(on_epoch if fold == 0 else _ignore):
+            with suppress(GivenUp), heard_by(on_epoch if fold == 0 else ignore):
                 outcomes.append(self._fit(parameters, fold, context))
             if not outcomes or stop([one["test_scores"] for one in outcomes]):
                 break
@@ -108,10 +108,6 @@ class Folds(NamedTuple):
         if isinstance(outcome["test_scores"], dict):
             raise TypeError(f"scoring must return one number; got {outcome['test_scores']!r}.")
         return outcome | {"error": None}
-
-
-def _ignore(epoch: int, loss: float) -> None:
-    """Let an epoch pass."""
 
 
 def _portable(error: Exception) -> Exception:

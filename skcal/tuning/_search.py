@@ -24,6 +24,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel
 from sklearn.utils.validation import _check_method_params, _check_y
 
+from skcal._progress import interruptible, is_heard
 from skcal.tuning._evaluation import KEPT, Folds, Outcome, columns_of
 from skcal.tuning._scoring import scorer_for
 from skcal.tuning._space import Space, check_space, parameters_of
@@ -35,6 +36,7 @@ from skcal.tuning._study import (
     hopeless,
     open_study,
     past_parameters,
+    scored_trials,
     scores_of,
     stoppable,
     tell,
@@ -55,8 +57,8 @@ class OptunaSearch(BaseSearchCV):
     space : "auto", dict of Optuna distributions, or callable, default="auto"
         What parameters are drawn from, by their names: ``"C"``, or ``"step__C"`` below a step of a
         pipeline. "auto" is what :func:`space_for` knows of skcal's estimators. A callable is
-        given a trial, suggests values on it, and returns the parameters; it may be called again
-        for a trial of the past.
+        given a trial, suggests values on it, and returns the parameters; it is called again for
+        the trials of other processes, and of the past.
     n_trials : int, default=50
         Trials of the study in all, those counted that are in the storage already. Failed and
         pruned ones count.
@@ -275,9 +277,13 @@ class OptunaSearch(BaseSearchCV):
             max_subtasks=self.n_trials * len(splits),
             sequential_subtasks=False,
         ).call_on_fit_task_begin(estimator=self)
-        failures = self._run_trials(folds, space, pruner, search)
+        # Those of this process are not asked for again: a function may answer otherwise.
+        parameters = {
+            trial.number: past_parameters(trial, space) for trial in scored_trials(self.study_)
+        }
+        failures = self._run_trials(folds, space, pruner, search, parameters)
         search.call_on_fit_task_end(estimator=self)
-        self._collect(len(splits), space, failures)
+        self._collect(len(splits), space, failures, parameters)
         self.n_splits_, self.multimetric_, self.scorer_ = len(splits), False, scorer
         self.test_to_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         if self.refit:
@@ -291,53 +297,73 @@ class OptunaSearch(BaseSearchCV):
 
     # -- trials --------------------------------------------------------------------------
 
-    def _run_trials(self, folds: Folds, space: Space, pruner: Any, search: Any) -> list[Exception]:
-        """Run trials until there are enough, and return the errors of fits that failed."""
+    def _run_trials(
+        self,
+        folds: Folds,
+        space: Space,
+        pruner: Any,
+        search: Any,
+        parameters: dict[int, dict[str, Any]],
+    ) -> list[Exception]:
+        """Run trials until there are enough, and return the errors of fits that failed.
+
+        The parameters of each trial are noted in ``parameters``, by its number.
+        """
         end = np.inf if self.timeout is None else time.monotonic() + self.timeout
         failures: list[Exception] = []
         self.interrupted_ = False
         n_tasks = 0
-        with Parallel(n_jobs=self.n_jobs) as parallel, stoppable(self.study_) as stopped:
-            # A storage may hold trials enough already; else there is one, however short the time.
-            while (
-                not stopped
-                and len(finished_trials(self.study_)) < self.n_trials
-                and (n_tasks == 0 or time.monotonic() < end)
-            ):
-                trial = ask(self.study_, space)
-                contexts = [
-                    search.subcontext(
-                        task_name="candidate-split-evaluation", task_id=n_tasks + fold
-                    )
-                    for fold in range(len(folds.splits))
-                ]
-                n_tasks += len(contexts)
-                try:
-                    parameters = parameters_of(trial, space)
-                    if effective_n_jobs(self.n_jobs) == 1:
-                        outcomes = folds.one_by_one(
-                            parameters,
-                            contexts,
-                            on_epoch=FirstNetwork(trial),
-                            stop=partial(hopeless, self.study_, pruner),
+        try:
+            with Parallel(n_jobs=self.n_jobs) as parallel, stoppable(self.study_) as stopped:
+                # A storage may hold trials enough already; else there is one, however short
+                # the time.
+                while (
+                    not stopped
+                    and len(finished_trials(self.study_)) < self.n_trials
+                    and (n_tasks == 0 or time.monotonic() < end)
+                ):
+                    trial = ask(self.study_, space)
+                    contexts = [
+                        search.subcontext(
+                            task_name="candidate-split-evaluation", task_id=n_tasks + fold
                         )
-                    else:
-                        outcomes = folds.side_by_side(parameters, contexts, parallel)
-                except KeyboardInterrupt:
-                    fail(self.study_, trial)
-                    self.interrupted_ = True
-                    break
-                except BaseException:
-                    fail(self.study_, trial)
-                    raise
-                failures += _errors(outcomes)
-                columns = columns_of(outcomes, len(folds.splits))
-                tell(self.study_, trial, columns, len(outcomes))
+                        for fold in range(len(folds.splits))
+                    ]
+                    n_tasks += len(contexts)
+                    try:
+                        parameters[trial.number] = parameters_of(trial, space)
+                        if effective_n_jobs(self.n_jobs) == 1:
+                            outcomes = folds.one_by_one(
+                                parameters[trial.number],
+                                contexts,
+                                on_epoch=FirstNetwork(trial),
+                                stop=partial(hopeless, self.study_, pruner),
+                            )
+                        else:
+                            outcomes = folds.side_by_side(
+                                parameters[trial.number], contexts, parallel
+                            )
+                        columns = columns_of(outcomes, len(folds.splits))
+                    except BaseException:
+                        fail(self.study_, trial)
+                        raise
+                    failures += _errors(outcomes)
+                    tell(self.study_, trial, columns, len(outcomes))
+        except KeyboardInterrupt:
+            if is_heard():
+                raise  # it is meant for the search that this one is a part of
+            self.interrupted_ = True
         return failures
 
-    def _collect(self, n_splits: int, space: Space, failures: list[Exception]) -> None:
+    def _collect(
+        self,
+        n_splits: int,
+        space: Space,
+        failures: list[Exception],
+        parameters: dict[int, dict[str, Any]],
+    ) -> None:
         """Set ``cv_results_`` and what is best, from the trials in the study."""
-        trials = [trial for trial in finished_trials(self.study_) if "scores" in trial.user_attrs]
+        trials = scored_trials(self.study_)
         complete = np.array([trial.state.name == "COMPLETE" for trial in trials], dtype=bool)
         if not complete.any():
             if self.interrupted_:
@@ -366,7 +392,12 @@ class OptunaSearch(BaseSearchCV):
             # That trials were given up is in the column "state".
             warnings.filterwarnings("ignore", "One or more of the", UserWarning)
             self.cv_results_ = self._format_results(
-                [past_parameters(trial, space) for trial in trials],
+                [
+                    parameters[trial.number]
+                    if trial.number in parameters
+                    else past_parameters(trial, space)
+                    for trial in trials
+                ],
                 n_splits,
                 outcomes,
                 {
@@ -384,7 +415,8 @@ class OptunaSearch(BaseSearchCV):
         with context.propagate_callback_context(best):
             context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
             start = time.time()
-            best.fit(X, **fit_params) if y is None else best.fit(X, y, **fit_params)
+            with interruptible():
+                best.fit(X, **fit_params) if y is None else best.fit(X, y, **fit_params)
             self.refit_time_ = time.time() - start
         self.best_estimator_ = best
         if hasattr(best, "feature_names_in_"):

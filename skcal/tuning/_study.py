@@ -70,7 +70,9 @@ def open_study(
 
 def _storage_of(storage: Any) -> Any:
     """Return the storage: a path is that of a journal, which needs no other package."""
-    is_path = isinstance(storage, PathLike) or (isinstance(storage, str) and "://" not in storage)
+    is_path = isinstance(storage, PathLike) or (
+        isinstance(storage, str) and "://" not in storage
+    )
     if not is_path:
         return storage
     from optuna.storages import JournalStorage
@@ -185,8 +187,17 @@ def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: i
     """End a trial: failed with a score that is not finite, pruned with folds left out.
 
     The scores of its folds go to the storage before its state does, so that a trial that ended
-    has them.
+    has them. Ctrl-C does not take away what was fitted.
     """
+    try:
+        _tell(study, trial, columns, n_fitted)
+    except KeyboardInterrupt:
+        if all(trial.number != one.number for one in finished_trials(study)):
+            _tell(study, trial, columns, n_fitted)
+        raise
+
+
+def _tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: int) -> None:
     kept = {
         # JSON has no NaN.
         name: [value if np.isfinite(value) else None for value in values]
@@ -203,10 +214,28 @@ def tell(study: Any, trial: Any, columns: Mapping[str, list[float]], n_fitted: i
 
 
 def past_parameters(trial: Any, space: Space) -> dict[str, Any]:
-    """Return the parameters of a trial of the past, for which a function is asked once more."""
-    if callable(space):
-        trial = import_optuna().trial.FixedTrial(trial.params, number=trial.number)
-    return parameters_of(trial, space)
+    """Return the parameters of a trial of the past, for which a function is asked once more.
+
+    Raises
+    ------
+    ValueError
+        If the function fails, as one that asks for other values does.
+    """
+    if not callable(space):
+        return parameters_of(trial, space)
+    again = import_optuna().trial.FixedTrial(trial.params, number=trial.number)
+    try:
+        return parameters_of(again, space)
+    except Exception as error:
+        raise ValueError(
+            f"Trial {trial.number} of the study, with {trial.params}, was not drawn from this "
+            "space; take another study_name, or go on with the space that it was begun with."
+        ) from error
+
+
+def scored_trials(study: Any) -> list[Any]:
+    """Return the finished trials that have scores: those whose parameters could be drawn."""
+    return [trial for trial in finished_trials(study) if "scores" in trial.user_attrs]
 
 
 def scores_of(trial: Any, n_splits: int, names: Sequence[str]) -> list[dict[str, float]]:
