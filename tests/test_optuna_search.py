@@ -574,6 +574,22 @@ def test_trials_of_another_space_are_refused_before_the_first_fit(tmp_path):
     assert len(other.study_.trials) == 2
 
 
+def test_the_lock_of_a_journal_in_another_folder_can_be_taken_over(tmp_path, monkeypatch):
+    links = []
+
+    def link(target, path):
+        original(target, path)
+        links.append(os.path.exists(path))
+
+    original = os.symlink
+    monkeypatch.setattr(os, "symlink", link)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    search(n_trials=1, storage=os.path.join("folder", "study.log")).fit(*table(60))
+    assert links
+    assert all(links)
+
+
 SLOW_WORKER = """
 import sys, time
 import numpy as np

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def open_study(
 
 def _storage_of(storage: Any) -> Any:
     """Return the storage: a path is that of a journal, which needs no other package."""
-    is_path = isinstance(storage, PathLike) or (
+    is_path = isinstance(storage, os.PathLike) or (
         isinstance(storage, str) and "://" not in storage
     )
     if not is_path:
@@ -78,7 +78,9 @@ def _storage_of(storage: Any) -> Any:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    return JournalStorage(JournalFileBackend(str(storage)))
+    # Its lock is a link to the path as it is given, which dangles from another folder: nobody
+    # would take over the lock of a process that was killed.
+    return JournalStorage(JournalFileBackend(os.path.abspath(storage)))
 
 
 def _default_pruner() -> Any:
