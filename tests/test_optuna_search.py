@@ -195,6 +195,36 @@ def test_nested_parameters_are_reached(n_jobs):
     assert len(inner.calibrated_classifiers_) == found.best_params_["calibratedclassifier__cv"]
 
 
+class TakesAnything(LogisticRegression):
+    """Has parameters that it does not list, as boosting libraries have."""
+
+    def set_params(self, **params):
+        self.more = params.pop("more", None)
+        return super().set_params(**params)
+
+
+def test_an_estimator_may_take_more_than_it_lists():
+    space = {"more": IntDistribution(1, 9)}
+    in_steps = make_pipeline(TakesAnything())
+    for model, prefix in ((TakesAnything(), ""), (in_steps, "takesanything__")):
+        named = {prefix + name: values for name, values in space.items()}
+        found = search(model, named, n_trials=2).fit(*table())
+        last = found.best_estimator_[-1] if prefix else found.best_estimator_
+        assert last.more == found.best_params_[f"{prefix}more"]
+
+
+def test_names_below_one_of_the_space_are_known_once_it_is_set():
+    model = CalibratedClassifier(LogisticRegression(), "temperature", cv=2)
+    with warnings.catch_warnings():
+        # Optuna keeps no estimators in a database.
+        warnings.filterwarnings("ignore", "Choices for a categorical", UserWarning)
+        maps = CategoricalDistribution([StructuredMatrixScaling()])
+        space = {"calibrator": maps, "calibrator__reg": FloatDistribution(0.1, 10, log=True)}
+        found = search(model, space, n_trials=2).fit(*table())
+    reg = found.best_params_["calibrator__reg"]
+    assert found.best_estimator_.calibrator.reg == reg
+
+
 def test_a_space_may_be_a_function():
     def suggest(trial):
         if trial.suggest_categorical("kind", ["a", "b"]) == "a":
@@ -687,6 +717,15 @@ def test_memory_does_not_grow_with_trials():
         ({"space": {}}, ValueError, "nothing to tune"),
         ({"space": {"c": FloatDistribution(0, 1)}}, ValueError, "no parameter 'c'.*get_params"),
         ({"space": {"a__C": FloatDistribution(0, 1)}}, ValueError, "no parameter 'a__C'"),
+        ({"space": {"C__a": FloatDistribution(0, 1)}}, ValueError, "no parameter 'C__a'"),
+        (
+            {
+                "estimator": make_pipeline(LogisticRegression()),
+                "space": {"logisticregression__c": FloatDistribution(0, 1)},
+            },
+            ValueError,
+            "no parameter 'logisticregression__c'",
+        ),
         ({"space": {"C": [0.1, 1.0]}}, TypeError, r"space\['C'\] must be an Optuna distribution"),
         ({"space": lambda trial: None}, TypeError, "must return a dictionary"),
         ({"space": "all"}, ValueError, "'space' parameter"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from sklearn.base import clone
+
 from skcal.tuning._optuna import import_optuna
 from skcal.tuning._space_for import space_for
 
@@ -45,9 +47,7 @@ def check_space(space: Any, estimator: Any) -> Space:
                 f"space[{name!r}] must be an Optuna distribution (FloatDistribution, "
                 f"IntDistribution or CategoricalDistribution); got {distribution!r}."
             )
-    known = estimator.get_params(deep=True)
-    # A name below another is known to scikit-learn only once that other is set.
-    unknown = [n for n in space if n not in known and n.rpartition("__")[0] not in known]
+    unknown = [name for name in space if not _is_taken(estimator, name, space)]
     if unknown:
         raise ValueError(
             f"{type(estimator).__name__} has no parameter {unknown[0]!r}; get_params() lists "
@@ -55,6 +55,26 @@ def check_space(space: Any, estimator: Any) -> Space:
             "'step__parameter'."
         )
     return space
+
+
+def _is_taken(estimator: Any, name: str, space: Mapping[str, Any]) -> bool:
+    """Return whether the estimator takes a parameter of this name, which it may not list.
+
+    Boosting libraries take more than they list. A name below another one of the space is known
+    only once that other is set.
+    """
+    known = estimator.get_params(deep=True)
+    parts = name.split("__")
+    above = ["__".join(parts[:n]) for n in range(1, len(parts))]
+    if name in known or any(other in space and other in known for other in above):
+        return True
+    distribution = space[name]
+    value = distribution.choices[0] if hasattr(distribution, "choices") else distribution.low
+    try:
+        clone(estimator).set_params(**{name: value})
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return True
 
 
 def parameters_of(trial: Any, space: Space) -> dict[str, Any]:
