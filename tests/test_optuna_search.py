@@ -9,6 +9,7 @@ import warnings
 from itertools import pairwise
 from typing import ClassVar
 
+import joblib
 import numpy as np
 import optuna
 import pytest
@@ -592,6 +593,22 @@ def test_another_study_is_not_continued(tmp_path):
     foreign.tell(foreign.ask(), 1.0)
     with pytest.raises(ValueError, match="not made by this search"):
         search(storage=kept["storage"], study_name="two").fit(X, y)
+
+
+class StaysHere(optuna.storages.InMemoryStorage):
+    """Cannot be sent to another process."""
+
+    def __reduce__(self):
+        raise TypeError("told to stay")
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+def test_a_study_is_not_sent_to_where_folds_are_fitted(backend):
+    storage = StaysHere()
+    with joblib.parallel_config(backend, n_jobs=2):
+        found = search(n_trials=2, storage=storage).fit(*table(60))
+    assert found.storage is storage
+    assert list(found.cv_results_["state"]) == ["COMPLETE"] * 2
 
 
 def test_trials_of_another_space_are_refused_before_the_first_fit(tmp_path):

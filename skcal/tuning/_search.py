@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import partial
 from numbers import Integral, Real
 from os import PathLike
@@ -248,6 +248,9 @@ class OptunaSearch(BaseSearchCV):
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         # The same folds for all trials, of a splitter that draws them anew each time, too.
         splits = list(cv.split(X, y, **routed.splitter.split))
+        # Whom callbacks take for the caller goes along to where folds are fitted, which have no
+        # business with the study, and may not get at the storage.
+        caller = copy(self).set_params(storage=None)
         options = {
             "scorer": scorer,
             "fit_params": routed.estimator.fit,
@@ -255,7 +258,7 @@ class OptunaSearch(BaseSearchCV):
             "return_train_score": self.return_train_score,
             "return_times": True,
             "verbose": self.verbose,
-            "caller": self,
+            "caller": caller,
         }
         folds = Folds(clone(self.estimator), X, y, splits, self.error_score, options)
         pruner = deepcopy(self.pruner)
