@@ -364,6 +364,30 @@ def test_the_later_folds_of_a_hopeless_trial_are_left_out():
     assert found.best_params_ == {"says": 0.5}
 
 
+def test_a_rule_chooses_among_complete_trials():
+    says = [0.52, 0.5, 0.5, 0.5, 0.5, 0.99, 0.5, 0.5]
+    seen = []
+
+    def simplest(results):
+        # As in scikit-learn's guide: the first that is not worse than the best less a deviation.
+        seen.append(results)
+        best = np.argmax(results["mean_test_score"])
+        enough = results["mean_test_score"][best] - results["std_test_score"][best] - 0.1
+        return int(np.flatnonzero(results["mean_test_score"] >= enough)[-1])
+
+    found = in_order("says", says, cv=4, refit=simplest).fit(*table(120))
+    assert list(np.flatnonzero(found.cv_results_["state"] == "PRUNED")) == [5]
+    assert found.best_index_ == 7
+    assert found.best_params_ == {"says": 0.5}
+    assert found.best_score_ == found.study_.trials[7].value
+    (results,) = seen
+    assert results.keys() == found.cv_results_.keys()
+    assert {len(column) for column in results.values()} == {7}
+    assert [one["says"] for one in results["params"]] == says[:5] + says[6:]
+    with pytest.raises(IndexError, match="out of range"):
+        in_order("says", says, cv=4, refit=lambda results: 7).fit(*table(120))
+
+
 class ByFold(BaseEstimator):
     """Scores as it is told, fold by fold: what it says, and how easy the fold is."""
 

@@ -86,8 +86,8 @@ class OptunaSearch(BaseSearchCV):
     study_name : str, optional
         The study in it. If it is there, it is continued.
     refit : bool or callable, default=True
-        Fit the best parameters on all rows. A callable is given ``cv_results_`` and returns
-        the index of the best.
+        Fit the best parameters on all rows. A callable is given ``cv_results_`` of the complete
+        trials alone, and returns the index of the best of them.
     n_jobs : int, optional
         Folds that are fitted side by side.
     random_state : int, RandomState instance or None, default=None
@@ -408,7 +408,13 @@ class OptunaSearch(BaseSearchCV):
                     "state": [trial.state.name for trial in trials],
                 },
             )
-        self.best_index_ = self._select_best_index(self.refit, "score", self.cv_results_)
+        # Rules of scikit-learn's kind do not reckon with the NaN of trials that were given up.
+        rows = np.flatnonzero(np.asarray(self.cv_results_["state"]) == "COMPLETE")
+        of_complete = {
+            name: [column[row] for row in rows] if isinstance(column, list) else column[rows]
+            for name, column in self.cv_results_.items()
+        }
+        self.best_index_ = rows[self._select_best_index(self.refit, "score", of_complete)]
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = self.cv_results_["mean_test_score"][self.best_index_]
 
