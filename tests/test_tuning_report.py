@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from scipy import stats
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -105,6 +105,19 @@ def test_a_parameter_may_be_a_tuple_or_an_estimator():
         assert report.trials[name].shape == (2,)
         assert all(isinstance(value, kind) for value in report.trials[name])
     assert len(str(report).splitlines()) == 3 + 2 + 1
+
+
+def test_a_parameter_may_have_the_name_of_a_column():
+    class Named(LogisticRegression):
+        def __init__(self, C=1.0, low=0):
+            super().__init__(C=C)
+            self.low = low
+
+    space = {"low": IntDistribution(5, 9)}
+    report = SearchReport(OptunaSearch(Named(), space, n_trials=2, random_state=0).fit(X, Y))
+    assert np.all(report.trials["low"] < report.trials["score"])
+    assert np.all(report.trials["param_low"] >= 5)
+    assert "param_low" in str(report)
 
 
 @pytest.mark.parametrize("kind", ["history", "importance", "parallel"])

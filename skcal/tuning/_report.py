@@ -44,7 +44,8 @@ class SearchReport:
     trials : dict of arrays
         An entry for each of the best complete trials, the best first: "trial", its number;
         "score", the mean over folds, with "low" and "high"; "difference", to the best trial, with
-        "difference_low" and "difference_high"; and its parameters, by name.
+        "difference_low" and "difference_high"; and its parameters, by name, or as "param_low" if
+        the name is one of these.
 
     Raises
     ------
@@ -233,9 +234,10 @@ class SearchReport:
         chosen = [results["params"][place] for place in best]
         for name in dict.fromkeys(name for params in chosen for name in params):
             # One by one: an array of tuples or of pipelines would be one of what they hold.
-            columns[name] = np.empty(len(chosen), dtype=object)
+            values = np.empty(len(chosen), dtype=object)
             for place, params in enumerate(chosen):
-                columns[name][place] = params.get(name)
+                values[place] = params.get(name)
+            columns[f"param_{name}" if name in _COLUMNS else name] = values
         return columns
 
     def _intervals(
