@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0 if all went well, 2 for a wrong argument or an unusable table.
+        Exit status: 0 if all went well, 1 if cells of a benchmark failed, 2 for a wrong argument
+        or an unusable table.
 
     Examples
     --------
@@ -57,6 +59,26 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", metavar="DIR", default="skcal-demo", help="default: ./skcal-demo")
     demo.add_argument("--seeds", metavar="N", type=int, default=5, help="number of seeds (5)")
     demo.set_defaults(run=_demo)
+    bench = commands.add_parser(
+        "bench",
+        help="compare methods and calibrators on many tables, as a configuration says",
+        description="Trains every method on every table, tuned on search seeds and measured on "
+        "others, with each calibrator behind it. Each finished cell is written at once. Needs "
+        "skcal[bench].",
+    )
+    bench.add_argument("config", metavar="CONFIG.json")
+    bench.add_argument("--out", metavar="DIR", help="default: ./skcal-bench/NAME")
+    bench.add_argument("--dry-run", action="store_true", help="print the plan, and train nothing")
+    bench.add_argument("--resume", action="store_true", help="go on with the run that is there")
+    bench.add_argument("--jobs", metavar="N", type=int, default=1, help="cells at a time (1)")
+    bench.add_argument(
+        "--backend", choices=("loky", "dask"), default="loky", help="processes, or Dask's workers"
+    )
+    bench.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of Dask; a cluster of --jobs workers without it"
+    )
+    bench.add_argument("--data", metavar="DIR", help="the data folder (default: $SKCAL_DATA)")
+    bench.set_defaults(run=_bench)
     return parser
 
 
@@ -79,6 +101,67 @@ def _demo(options: argparse.Namespace) -> int:
         except TableError as error:
             return _fail(str(error))
     return _compare_and_report(X, y, options, title, notes)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    try:
+        from skcal.experiments import ConfigError, make_plan, read_config, run_benchmark
+    except ImportError as error:
+        return _fail(str(error))
+    if options.jobs < 1:
+        return _fail(f"--jobs must be at least 1; got {options.jobs}.")
+    try:
+        config = read_config(options.config)
+        plan = make_plan(config, options.data)
+        waves = plan.waves()
+        n_cells = sum(map(len, waves))
+        print(
+            f"{config.name}: {len(plan.tables)} tables, {len(config.methods)} methods, "
+            f"{len(config.calibrators)} calibrators; {n_cells} cells ({len(waves[-1])} measured), "
+            f"{plan.n_fits()} fits, very roughly {plan.minutes(options.jobs):.0f} minutes with "
+            f"--jobs {options.jobs}."
+        )
+        if options.dry_run:
+            return 0
+        out = Path(options.out or Path("skcal-bench") / config.name)
+        with _workers(options):
+            store = run_benchmark(
+                config,
+                out,
+                folder=options.data,
+                resume=options.resume,
+                n_jobs=options.jobs,
+                backend=options.backend,
+                progress=_cells,
+            )
+    except (ConfigError, FileNotFoundError, ImportError, TypeError, ValueError) as error:
+        return _fail(str(error))
+    failed = [row for row in store.rows() if "error" in row]
+    for row in failed[:3]:
+        print(f"{row['cell']} failed: {row['error'].strip().splitlines()[-1]}", file=sys.stderr)
+    print(f"{len(store.rows()) - len(failed)} cells in {out}, {len(failed)} failed.")
+    return 1 if failed else 0
+
+
+@contextmanager
+def _workers(options: argparse.Namespace) -> Iterator[None]:
+    """Keep a client of Dask open while a benchmark runs on it."""
+    if options.backend != "dask":
+        yield
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ImportError(
+            "--backend dask needs Dask, which is not installed: pip install 'skcal[dask]'."
+        ) from error
+    if options.scheduler:
+        with Client(options.scheduler):
+            yield
+        return
+    there = LocalCluster(n_workers=options.jobs, threads_per_worker=1, dashboard_address=None)
+    with there as cluster, Client(cluster):
+        yield
 
 
 def _compare_and_report(
@@ -117,6 +200,12 @@ def _progress(steps: Iterable[Any], total: int) -> Iterable[Any]:
     from tqdm import tqdm
 
     return tqdm(steps, total=total, unit="fit", desc="Training", file=sys.stderr, leave=False)
+
+
+def _cells(rows: Iterable[Any], total: int) -> Iterable[Any]:
+    from tqdm import tqdm
+
+    return tqdm(rows, total=total, unit="cell", file=sys.stderr, leave=False)
 
 
 def _fail(message: str) -> int:

@@ -130,6 +130,7 @@ ROOMS = [
     "plots",
     "neural",
     "tuning",
+    "experiments",
     "demo",
     "cli",
     "__main__",
@@ -146,14 +147,16 @@ GUESTS = {
     "umap": {"neural"},
     "label_relaxation": {"neural"},
     "lightgbm": {"calibration"},
-    "optuna": {"tuning"},
-    "joblib": {"tuning"},
+    "optuna": {"tuning", "experiments"},
+    "joblib": {"tuning", "experiments"},
+    "pydantic": {"experiments"},
+    "distributed": {"experiments", "cli"},
     "narwhals": {"tabular"},
-    "pandas": {"datasets", "metrics", "tabular", "demo", "testing"},
+    "pandas": {"datasets", "metrics", "tabular", "experiments", "demo", "testing"},
     # The demo saves its report's pictures, and tuning those that Optuna draws.
     "matplotlib": {"plots", "demo", "tuning"},
     "plotly": {"tuning"},
-    "threadpoolctl": {"cli"},
+    "threadpoolctl": {"experiments", "cli"},
     "tqdm": {"cli"},
 }
 EVERYONE = {*sys.stdlib_module_names, "numpy", "scipy", "sklearn"}
@@ -202,7 +205,7 @@ def test_a_room_knows_only_the_rooms_above_it(path):
 # --- Inside a room ----------------------------------------------------------------------
 
 # Rooms whose docstring lists their parts, files or folders, from the ground up.
-MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural", "tuning"]
+MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural", "tuning", "experiments"]
 
 
 @pytest.mark.parametrize("room", MAPPED)

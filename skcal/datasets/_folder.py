@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 from sklearn.utils import Bunch
+
+from skcal.datasets._splits import cap_rows, split_rest, split_rows
 
 _FOLDER_VARIABLE = "SKCAL_DATA"
 _TARGET = "target"
@@ -117,7 +117,7 @@ def load_dataset(
         raise ValueError(f"{name} has no column {unknown[0]!r}; it has {frame.columns.tolist()}.")
     frame = frame.drop(columns=unwanted)
 
-    kept = np.arange(len(frame)) if cap is None else _capped(target, cap)
+    kept = np.arange(len(frame)) if cap is None else cap_rows(target, cap)
     labels, counts = np.unique(target[kept], return_counts=True)
     dropped = labels[counts < _FEWEST_ROWS]
     kept = kept[~np.isin(target[kept], dropped)]
@@ -128,13 +128,12 @@ def load_dataset(
             + ("." if cap is None else f" with cap={cap}; raise it.")
         )
     if protocol == "random":
-        rest, test = _split(np.arange(len(kept)), y, 0.2, seed)
+        rest, test = split_rows(np.arange(len(kept)), y, 0.2, seed)
     else:
         n_rest = int(0.8 * len(kept)) if protocol == "time" else n_official
         in_rest = np.arange(len(kept)) < n_rest if protocol == "time" else kept < n_rest
         rest, test = np.flatnonzero(in_rest), np.flatnonzero(~in_rest)
-    rest, cal = _split(rest, y[rest], 0.125, seed)
-    train, val = _split(rest, y[rest], 1 / 7, seed)
+    train, val, cal = split_rest(rest, y, seed)
     return Bunch(
         data=frame.iloc[kept].reset_index(drop=True),
         target=y,
@@ -195,31 +194,3 @@ def _read(path: Path, about: dict[str, Any]) -> Any:
         if column not in (_TARGET, *about["auxiliary"])
     }
     return frame.astype(kinds)
-
-
-def _capped(target: NDArray[Any], cap: int) -> NDArray[np.intp]:
-    """Return sorted positions of at most ``cap`` rows, stratified where classes allow it."""
-    rows = np.arange(len(target))
-    if len(target) <= cap:
-        return rows
-    return np.sort(_split(rows, target, len(target) - cap, 0)[0])
-
-
-def _split(
-    rows: NDArray[np.intp], y: NDArray[Any], share: float, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return both parts in order; ``share`` of the second is a share, or a number of rows."""
-    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    single = counts == 1
-    if single.any() and not single.all():
-        # A class of one row cannot be split; it goes along with the smallest other one.
-        codes = np.where(single[codes], np.where(single, len(y), counts).argmin(), codes)
-    n_second = share if share >= 1 else np.ceil(share * len(y))
-    too_few = min(n_second, len(y) - n_second) < len(np.unique(codes))
-    first, second = train_test_split(
-        rows,
-        test_size=share,
-        random_state=seed,
-        stratify=None if single.all() or too_few else codes,
-    )
-    return np.sort(first), np.sort(second)
