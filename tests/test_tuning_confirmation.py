@@ -143,6 +143,7 @@ def test_the_report_says_what_was_measured():
     assert f"an optimism of {told.optimism:+.4f}" in text
     assert "neg_log_loss_after_temperature" in text
     assert told.notes == []
+    assert repr(told) == text
     one = str(
         tune_and_confirm(
             GridSearchCV(LogisticRegression(), FLAT, scoring="neg_log_loss"),

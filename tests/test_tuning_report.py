@@ -72,6 +72,10 @@ def test_the_text_has_what_the_table_has(search):
     assert max(map(len, lines)) < 120
 
 
+def test_a_notebook_shows_the_text(search):
+    assert repr(SearchReport(search)) == str(SearchReport(search))
+
+
 def test_a_single_split_has_no_interval():
     split = [(np.arange(200), np.arange(200, 300))]
     one = OptunaSearch(LogisticRegression(), SPACE, n_trials=2, cv=split, random_state=0).fit(X, Y)

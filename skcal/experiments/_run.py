@@ -74,8 +74,10 @@ def run_benchmark(
         for row in rows:
             store.append(row)
             found[tuple(row["cell"].items())] = row
-        results = _compute(jobs, n_jobs, backend)
-        for row in results if progress is None else progress(results, len(jobs)):
+        results: Iterable[dict[str, Any]] = _compute(jobs, n_jobs, backend)
+        if progress is not None and jobs:
+            results = progress(results, len(jobs))
+        for row in results:
             store.append(row)
             found[tuple(row["cell"].items())] = row
     return store

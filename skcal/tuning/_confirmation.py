@@ -30,11 +30,11 @@ from skcal.tuning._scoring import scorer_for
 Rows = NDArray[np.intp]
 
 
-@dataclass
+@dataclass(repr=False)
 class Confirmation:
     """What :func:`tune_and_confirm` found.
 
-    Printed, it is a report.
+    Shown or printed, it is a report.
 
     Attributes
     ----------
@@ -110,6 +110,10 @@ class Confirmation:
             *self.notes,
         ]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """Return the same: what a notebook shows."""
+        return str(self)
 
 
 def tune_and_confirm(

@@ -126,6 +126,10 @@ class SearchReport:
             ]
         )
 
+    def __repr__(self) -> str:
+        """Return the same: what a notebook shows."""
+        return str(self)
+
     def plot(
         self, kind: Picture, *, backend: Literal["matplotlib", "plotly"] = "matplotlib"
     ) -> Any:

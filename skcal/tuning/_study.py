@@ -167,6 +167,8 @@ def hopeless(study: Any, pruner: Any, scores: list[float]) -> bool:
     if not np.isfinite(mean):
         return True
     optuna = import_optuna()
+    if isinstance(pruner, optuna.pruners.NopPruner):
+        return False
     pruner = pruner or optuna.pruners.MedianPruner()
     states = optuna.trial.TrialState
     with _quiet():
