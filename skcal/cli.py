@@ -79,6 +79,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--data", metavar="DIR", help="the data folder (default: $SKCAL_DATA)")
     bench.set_defaults(run=_bench)
+    report = commands.add_parser(
+        "report",
+        help="tables and pictures of a benchmark",
+        description="Writes what a run of skcal bench found, finished or not, as report.md with "
+        "its pictures and as one page, report.html.",
+    )
+    report.add_argument("run_folder", metavar="RUN", help="folder of a run")
+    report.add_argument("--out", metavar="DIR", help="default: the folder of the run")
+    report.set_defaults(run=_report)
     return parser
 
 
@@ -141,6 +150,19 @@ def _bench(options: argparse.Namespace) -> int:
         print(f"{row['cell']} failed: {row['error'].strip().splitlines()[-1]}", file=sys.stderr)
     print(f"{len(store.rows()) - len(failed)} cells in {out}, {len(failed)} failed.")
     return 1 if failed else 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    try:
+        from skcal.experiments import ConfigError, write_report
+    except ImportError as error:
+        return _fail(str(error))
+    try:
+        written = write_report(options.run_folder, options.out)
+    except (ConfigError, OSError) as error:
+        return _fail(str(error))
+    print("Written: " + ", ".join(str(path) for path in written[:2]))
+    return 0
 
 
 @contextmanager

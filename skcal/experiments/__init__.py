@@ -9,10 +9,15 @@ From the ground up:
 - ``_store``: where finished cells are kept
 - ``_plan``: which cells there are, and about how long they take
 - ``_run``: their computation, and on again after a crash
+- ``_analysis``: what the cells say: differences, tests and ranks
+- ``_pictures``: drawings of it
+- ``_page``: blocks of a report, as Markdown and HTML
+- ``_report``: the report of a run
 """
 
 from skcal.experiments._config import Config, ConfigError, check_config, read_config
 from skcal.experiments._plan import Plan, make_plan
+from skcal.experiments._report import write_report
 from skcal.experiments._run import run_benchmark
 from skcal.experiments._store import Store
 
@@ -25,4 +30,5 @@ __all__ = [
     "make_plan",
     "read_config",
     "run_benchmark",
+    "write_report",
 ]
