@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skcal._version import __version__
 
 if TYPE_CHECKING:
-    from skcal import calibration, datasets, metrics, neural, plots, testing
+    from skcal import calibration, datasets, diagnostics, metrics, neural, plots, testing
     from skcal.calibrated import CalibratedClassifier
     from skcal.calibration import TemperatureScaling
     from skcal.decisions import CostSensitiveClassifier
@@ -39,7 +39,16 @@ _HOMES = {
     "TabularEncoder": "skcal.tabular",
     "TemperatureScaling": "skcal.calibration",
 }
-_ROOMS = ("calibration", "datasets", "metrics", "neural", "plots", "testing", "tuning")
+_ROOMS = (
+    "calibration",
+    "datasets",
+    "diagnostics",
+    "metrics",
+    "neural",
+    "plots",
+    "testing",
+    "tuning",
+)
 
 __all__ = [
     "CalibratedClassifier",
@@ -56,6 +65,7 @@ __all__ = [
     "__version__",
     "calibration",
     "datasets",
+    "diagnostics",
     "metrics",
     "neural",
     "plots",

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 OBJECTS = public_objects()
 # What functions return: made by the package, not by its users.
 RECORDS = [p for p, thing in OBJECTS.items() if is_dataclass(thing) or hasattr(thing, "_fields")]
-CALLED = [path for path in OBJECTS if path not in RECORDS]
+RAISED = [p for p, thing in OBJECTS.items() if isclass(thing) and issubclass(thing, Exception)]
+CALLED = [path for path in OBJECTS if path not in {*RECORDS, *RAISED}]
 
 
 # --- Docstrings -------------------------------------------------------------------------

@@ -129,6 +129,7 @@ ROOMS = [
     "decisions",
     "plots",
     "neural",
+    "diagnostics",
     "tuning",
     "experiments",
     "demo",
@@ -140,7 +141,7 @@ ROOMS = [
 # in the file the import stands.
 GUESTS = {
     # The suite tries tensors; local maps that are networks load torch inside their fit.
-    "torch": {"neural", "testing", "calibration"},
+    "torch": {"neural", "diagnostics", "testing", "calibration"},
     "skorch": {"neural"},
     "tabm": {"neural"},
     "rtdl_num_embeddings": {"neural"},
@@ -153,8 +154,8 @@ GUESTS = {
     "distributed": {"experiments", "cli"},
     "narwhals": {"tabular"},
     "pandas": {"datasets", "metrics", "tabular", "experiments", "demo", "testing"},
-    # The demo saves its report's pictures, and tuning those that Optuna draws.
-    "matplotlib": {"plots", "demo", "tuning"},
+    # The demo and experiments save their reports' pictures, tuning those that Optuna draws.
+    "matplotlib": {"plots", "demo", "tuning", "experiments"},
     "plotly": {"tuning"},
     "threadpoolctl": {"experiments", "cli"},
     "tqdm": {"cli"},
@@ -205,7 +206,16 @@ def test_a_room_knows_only_the_rooms_above_it(path):
 # --- Inside a room ----------------------------------------------------------------------
 
 # Rooms whose docstring lists their parts, files or folders, from the ground up.
-MAPPED = ["calibration", "metrics", "calibrated", "plots", "neural", "tuning", "experiments"]
+MAPPED = [
+    "calibration",
+    "metrics",
+    "calibrated",
+    "plots",
+    "neural",
+    "diagnostics",
+    "tuning",
+    "experiments",
+]
 
 
 @pytest.mark.parametrize("room", MAPPED)

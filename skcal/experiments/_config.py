@@ -6,7 +6,7 @@ import json
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -172,13 +172,10 @@ class Regime(_Strict):
     seeds: tuple[int, ...] | None = None
 
 
-Text: TypeAlias = str
-
-
 class Config(_Strict):
     """A benchmark.
 
-    Attributes
+    Parameters
     ----------
     name : str
     data : list of Data, or of names of tables in the data folder
@@ -197,7 +194,7 @@ class Config(_Strict):
         Most rows of each table that does not say otherwise.
     """
 
-    name: Text
+    name: str
     data: tuple[Data, ...] = Field(min_length=1)
     methods: tuple[Method, ...] = Field(min_length=1)
     calibrators: tuple[Calibrator, ...] = (
@@ -243,6 +240,14 @@ class Config(_Strict):
 def read_config(path: str | os.PathLike[str]) -> Config:
     """Read a benchmark's JSON file.
 
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Config
+
     Raises
     ------
     ConfigError
@@ -259,7 +264,33 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 
 def check_config(given: Any) -> Config:
-    """Return the configuration that a dictionary describes."""
+    """Return the configuration that a dictionary describes.
+
+    Parameters
+    ----------
+    given : dict
+        What is in a JSON file.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ConfigError
+        If a key or value is not right; the error names each, and the nearest right key.
+
+    Examples
+    --------
+    >>> from skcal.experiments import check_config
+    >>> told = {"name": "s", "data": [{"sklearn": "iris"}], "methods": ["focal"], "seeds": [12]}
+    >>> check_config(told).seeds
+    (12,)
+    >>> check_config(told | {"sede": [13]})
+    Traceback (most recent call last):
+        ...
+    skcal.experiments._config.ConfigError: sede: there is no key 'sede'; did you mean 'seeds'?
+    """
     try:
         return Config.model_validate(given)
     except ValidationError as error:

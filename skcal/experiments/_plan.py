@@ -168,7 +168,23 @@ def _named(things: Iterable[Any], name: str) -> Any:
 
 
 def make_plan(config: Config, folder: str | os.PathLike[str] | None = None) -> Plan:
-    """Return the plan of a configuration, checked as far as that goes without training."""
+    """Return the plan of a configuration, checked as far as that goes without training.
+
+    Parameters
+    ----------
+    config : Config
+    folder : path, optional
+        The data folder; ``SKCAL_DATA`` by default.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        If a table, a method or a calibrator is not there, or cannot be built.
+    """
     plan = Plan(config, tables_of(config, folder), folder)
     plan.check()
     return plan

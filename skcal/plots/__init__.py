@@ -15,6 +15,7 @@ above it:
 - ``_decision_curve``: costs and benefits over the threshold of a decision
 - ``_risk_coverage``: the loss of the rows that are decided, over their share
 - ``_calibration_map``: what a fitted calibrator makes of probabilities
+- ``_edge_divergence``: confidences of neighbours against what bounds them
 - ``_history``: the training of a network, epoch by epoch
 """
 
@@ -25,6 +26,7 @@ from skcal.plots._data.fitted_curve import FittedReliabilityCurve
 from skcal.plots._data.region_errors import CalibrationRegion
 from skcal.plots._decision_curve import DecisionCurveDisplay
 from skcal.plots._decomposition import ScoreDecompositionDisplay
+from skcal.plots._edge_divergence import EdgeDivergenceDisplay
 from skcal.plots._history import TrainingHistoryDisplay
 from skcal.plots._local_calibration import LocalCalibrationDisplay
 from skcal.plots._region_calibration import RegionCalibrationDisplay
@@ -37,6 +39,7 @@ __all__ = [
     "ClasswiseReliabilityDisplay",
     "ConfidenceHistogramDisplay",
     "DecisionCurveDisplay",
+    "EdgeDivergenceDisplay",
     "FittedReliabilityCurve",
     "LocalCalibrationDisplay",
     "RegionCalibrationDisplay",
