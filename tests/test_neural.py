@@ -34,7 +34,7 @@ from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
 from skcal import NeighborhoodSmoothing, NeSCalClassifier, NeSCalMLP
-from skcal.neural import MLP, Dropout, NetClassifier, nescal
+from skcal.neural import MLP, Dropout, NetClassifier, _honest_net, nescal
 from skcal.neural._embedding import embed_rows
 from skcal.neural._rows import Batches, Rows
 from skcal.neural._splits import hold_out
@@ -216,6 +216,12 @@ def squash(logits):
     return torch.sigmoid(logits) / torch.sigmoid(logits).sum(dim=1, keepdim=True)
 
 
+def jobs_of_folds(model):
+    with mock.patch.object(_honest_net, "Parallel", wraps=_honest_net.Parallel) as made:
+        model.fit(X, Y)
+    return made.call_args
+
+
 # name: (two values, other parameters, what is observed of the model before its fit)
 EFFECTS = [
     ("preset", ("default", "fast"), {}, probabilities),
@@ -272,6 +278,10 @@ EFFECTS = [
     ("reduction", (None, "pca"), {"n_components": 2}, probabilities),
     ("n_components", (1, 4), {"reduction": "pca"}, probabilities),
     ("keep_graph", (False, True), {}, lambda m: hasattr(m.fit(X, Y), "neighborhood_")),
+    ("honest_folds", (0, 2), {}, lambda m: m.fit(X, Y).honest_losses_),
+    ("honest_folds", (2, 3), {}, lambda m: m.fit(X, Y).honest_losses_),
+    ("honest_weight", (0.5, 2.0), {"honest_folds": 2}, lambda m: m.fit(X, Y).honest_losses_),
+    ("n_jobs", (None, 1), {"honest_folds": 2}, jobs_of_folds),
     ("loss", ("cross_entropy", nn.MultiMarginLoss), {}, probabilities),
     ("loss", ("cross_entropy", "focal"), {}, probabilities),
     ("loss__gamma", (1.0, 2.0), {"loss": "focal"}, probabilities),
