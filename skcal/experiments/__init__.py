@@ -3,6 +3,7 @@
 From the ground up:
 
 - ``_config``: what a benchmark is told
+- ``_stress``: tables made harder
 - ``_data``: its tables and their splits
 - ``_methods``: training methods by name, and the settings that are tried for each
 - ``_cell``: one method on one table, tuned, or fitted and measured

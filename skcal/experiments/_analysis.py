@@ -37,6 +37,40 @@ def frame_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     )
 
 
+def stress_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return log-losses on damaged test rows, with their ratio to those on the rows as they are."""
+    return pd.DataFrame(
+        [
+            {
+                **{name: row["cell"][name] for name in ("data", "method", "seed")},
+                "stress": stress,
+                "calibrator": calibrator,
+                "nll": found["nll"],
+                "ratio": found["nll"] / row["results"][calibrator]["nll"],
+            }
+            for row in rows
+            for stress, by_calibrator in row.get("stress", {}).items()
+            for calibrator, found in by_calibrator.items()
+        ]
+    )
+
+
+def unseen_frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return how well rows of a class that was not trained on are told from others."""
+    return pd.DataFrame(
+        [
+            {
+                **{name: row["cell"][name] for name in ("data", "method", "seed")},
+                "calibrator": calibrator,
+                **result["unseen"],
+            }
+            for row in rows
+            for calibrator, result in row.get("results", {}).items()
+            if "unseen" in result
+        ]
+    )
+
+
 def means(frame: pd.DataFrame, score: str) -> pd.DataFrame:
     """Return means over seeds: a row for each table, a column for each method."""
     return frame.pivot_table(

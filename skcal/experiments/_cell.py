@@ -23,6 +23,7 @@ from skcal.experiments._methods import (
     make_estimator,
     recipe_of,
 )
+from skcal.experiments._stress import corrupt, separation
 from skcal.metrics import (
     brier_score_loss,
     expected_calibration_error,
@@ -135,7 +136,15 @@ def _fit(job: Job) -> dict[str, Any]:
     start = time.process_time()
     model.predict_proba(X_test)
     predict_seconds = time.process_time() - start
-    results = {}
+    results: dict[str, Any] = {}
+    hard: dict[str, Any] = {}
+    damaged = {
+        f"{stress.kind}-{severity}": corrupt(
+            X_test, table.take("train")[0], stress.kind, severity, job.cell.seed
+        )
+        for stress in job.config.stress
+        for severity in stress.severities
+    }
     for calibrator in job.config.calibrators:
         made = make_calibrator_of(calibrator)
         answers = model
@@ -145,9 +154,20 @@ def _fit(job: Job) -> dict[str, Any]:
                 made.set_params(random_state=job.cell.seed)
             answers = CalibratedClassifier(FrozenEstimator(model), made).fit(X_cal, y_cal)
         seconds = time.process_time() - start
-        measured = measure(y_test, answers.predict_proba(X_test), answers.classes_)
-        results[calibrator.name] = {**measured, "seconds": seconds}
+        proba = answers.predict_proba(X_test)
+        results[calibrator.name] = {
+            **measure(y_test, proba, answers.classes_),
+            "seconds": seconds,
+        }
+        if table.X_unseen is not None:
+            unseen = answers.predict_proba(table.X_unseen)
+            results[calibrator.name]["unseen"] = separation(proba, unseen)
+        for name, X in damaged.items():
+            found = measure(y_test, answers.predict_proba(X), answers.classes_)
+            found.pop("curve")
+            hard.setdefault(name, {})[calibrator.name] = found
     return {
+        **({"stress": hard} if hard else {}),
         "chosen": dict(job.chosen),
         "fit_seconds": fit_seconds,
         "predict_seconds": predict_seconds,

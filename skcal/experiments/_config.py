@@ -46,8 +46,16 @@ class Data(_Strict):
         How it is called in the results; its own name by default.
     cap : int
         Most rows, drawn stratified by class and always the same.
-    protocol : "random", "official" or "time"
-        Of tables of the data folder.
+    protocol : "random", "official", "time" or "group"
+        Of tables of the data folder: rows at random; the donor's test part; the last fifth; or
+        whole groups, such as patients.
+    label_noise : float
+        Share of the training labels that are replaced by another class.
+    train_rows : int
+        Most rows to train on.
+    unseen_class : str
+        A class that no row of has been trained on: its rows are kept for the question whether
+        predictions tell them from others.
     """
 
     suite: str | None = None
@@ -59,7 +67,10 @@ class Data(_Strict):
     target: str | None = None
     name: str | None = None
     cap: int | None = Field(default=None, ge=100)
-    protocol: Literal["random", "official", "time"] = "random"
+    protocol: Literal["random", "official", "time", "group"] = "random"
+    label_noise: float = Field(default=0.0, ge=0, lt=1)
+    train_rows: int | None = Field(default=None, ge=10)
+    unseen_class: str | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Data:
@@ -68,6 +79,8 @@ class Data(_Strict):
             raise ValueError(f"give exactly one of {', '.join(SOURCES)}; got {given or 'none'}")
         if (self.csv is None) != (self.target is None):
             raise ValueError("csv and target go together")
+        if self.protocol != "random" and self.table is None and self.suite is None:
+            raise ValueError("protocol is of tables of the data folder")
         return self
 
     @property
@@ -172,6 +185,21 @@ class Regime(_Strict):
     seeds: tuple[int, ...] | None = None
 
 
+class Stress(_Strict):
+    """Damage that is done to the test rows.
+
+    Attributes
+    ----------
+    kind : "noise", "missing", "units" or "swapped"
+        Noise on numbers, missing cells, columns in another unit, swapped categories.
+    severities : list of int
+        From 1 to 5.
+    """
+
+    kind: Literal["noise", "missing", "units", "swapped"]
+    severities: tuple[Literal[1, 2, 3, 4, 5], ...] = (1, 2, 3, 4, 5)
+
+
 class Config(_Strict):
     """A benchmark.
 
@@ -192,6 +220,8 @@ class Config(_Strict):
         Parameters of NeSCalMLP that all networks share.
     cap : int
         Most rows of each table that does not say otherwise.
+    stress : list of Stress, or of kinds
+        Damage under which each fit is measured once more.
     """
 
     name: str
@@ -207,6 +237,7 @@ class Config(_Strict):
     regimes: tuple[Regime, ...] = Field(default=(Regime(name="early_stopped"),), min_length=1)
     network: dict[str, Any] = {"preset": "fast"}
     cap: int | None = Field(default=None, ge=100)
+    stress: tuple[Stress, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -215,6 +246,7 @@ class Config(_Strict):
         if not isinstance(given, dict):
             return given
         short = {"data": "table", "methods": "name", "calibrators": "name", "regimes": "name"}
+        short |= {"stress": "kind"}
         return given | {
             key: [{name: one} if isinstance(one, str) else one for one in given[key]]
             for key, name in short.items()
@@ -303,6 +335,7 @@ _PARTS: dict[str, type[_Strict]] = {
     "calibrators": Calibrator,
     "regimes": Regime,
     "tuning": Tuning,
+    "stress": Stress,
 }
 
 

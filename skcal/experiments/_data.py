@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skcal.datasets import load_credit, load_dataset
 from skcal.datasets._splits import cap_rows, split_rest, split_rows
 from skcal.experiments._config import Config, ConfigError, Data
+from skcal.experiments._stress import wrong_labels
 
 # A class of fewer rows cannot be in each of the four parts.
 _FEWEST_ROWS = 10
@@ -28,6 +29,7 @@ class Table(NamedTuple):
     val: NDArray[np.intp]
     cal: NDArray[np.intp]
     test: NDArray[np.intp]
+    X_unseen: Any = None
 
     def take(self, *parts: str) -> tuple[Any, NDArray[Any]]:
         """Return the rows of some parts."""
@@ -67,7 +69,7 @@ def _members(data: Data, folder: str | os.PathLike[str] | None) -> Iterable[Data
         raise ConfigError(f"The folder has no suite {data.suite!r}; it has {sorted(suites)}.")
     cap = data.cap or about.get("row_caps", {}).get(data.suite)
     return [
-        Data(table=name, cap=cap, protocol=data.protocol)
+        data.model_copy(update={"suite": None, "table": name, "name": None, "cap": cap})
         for name in suites[data.suite]
         if name in about.get("datasets", {})
     ]
@@ -75,10 +77,42 @@ def _members(data: Data, folder: str | os.PathLike[str] | None) -> Iterable[Data
 
 def load_table(data: Data, seed: int, folder: str | os.PathLike[str] | None) -> Table:
     """Read a table and split it by a seed: 60, 10, 10 and 20 % of its rows."""
+    X, y, groups, parts = _rows_of(data, seed, folder)
+    unseen = None
+    if data.unseen_class is not None:
+        is_unseen = y == data.unseen_class
+        if not is_unseen.any() or len(np.unique(y)) < 3:
+            raise ValueError(
+                f"{data.label} needs three classes, and the unseen one among them; it has "
+                f"{np.unique(y).tolist()}."
+            )
+        unseen = X[is_unseen]
+        parts = None if parts is None else [part[~is_unseen[part]] for part in parts]
+    if parts is None:
+        kept = np.arange(len(y)) if unseen is None else np.flatnonzero(y != data.unseen_class)
+        parts = _parts(kept, y, groups, seed)
+    train, val, cal, test = parts
+    if data.train_rows is not None and data.train_rows < len(train):
+        train = split_rows(train, y[train], len(train) - data.train_rows, seed)[0]
+    if data.label_noise:
+        y = y.copy()
+        y[train] = wrong_labels(y[train], data.label_noise, seed)
+    return Table(X, y, train, val, cal, test, unseen)
+
+
+def _rows_of(
+    data: Data, seed: int, folder: str | os.PathLike[str] | None
+) -> tuple[Any, NDArray[Any], NDArray[Any] | None, list[NDArray[np.intp]] | None]:
+    """Return table, labels, groups to keep together, and the parts if the folder has them."""
     if data.table is not None:
-        cap = None if data.protocol == "official" else data.cap
-        found = load_dataset(data.table, folder, protocol=data.protocol, seed=seed, cap=cap)
-        return Table(found.data, found.target, found.train, found.val, found.cal, found.test)
+        by_group = data.protocol == "group"
+        protocol = "random" if by_group else data.protocol
+        cap = None if protocol == "official" else data.cap
+        found = load_dataset(data.table, folder, protocol=protocol, seed=seed, cap=cap)
+        if by_group and found.groups is None:
+            raise ValueError(f"{data.table} has no groups; use protocol='random'.")
+        parts = [found.train, found.val, found.cal, found.test]
+        return found.data, found.target, found.groups, None if by_group else parts
     X, y = _read(data)
     kept = np.arange(len(y)) if data.cap is None else cap_rows(y, data.cap)
     labels, counts = np.unique(y[kept], return_counts=True)
@@ -86,8 +120,20 @@ def load_table(data: Data, seed: int, folder: str | os.PathLike[str] | None) -> 
     X, y = X.iloc[kept].reset_index(drop=True), y[kept]
     if len(np.unique(y)) < 2:
         raise ValueError(f"{data.label} has fewer than two classes of {_FEWEST_ROWS} rows or more.")
-    rest, test = split_rows(np.arange(len(y)), y, 0.2, seed)
-    return Table(X, y, *split_rest(rest, y, seed), test)
+    return X, y, None, None
+
+
+def _parts(
+    kept: NDArray[np.intp], y: NDArray[Any], groups: NDArray[Any] | None, seed: int
+) -> list[NDArray[np.intp]]:
+    """Return training, validation, calibration and test rows; whole groups if there are any."""
+    if groups is None:
+        rest, test = split_rows(kept, y[kept], 0.2, seed)
+        return [*split_rest(rest, y, seed), test]
+    names, owner = np.unique(groups[kept], return_inverse=True)
+    shuffled = np.random.default_rng(seed).permutation(len(names))
+    ends = np.cumsum([int(share * len(names)) for share in (0.6, 0.1, 0.1)])
+    return [kept[np.isin(owner, some)] for some in np.split(shuffled, ends)]
 
 
 def _read(data: Data) -> tuple[Any, NDArray[Any]]:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skcal.experiments._analysis import Change, change, frame_of, holm, means, ranks
+from skcal.experiments._analysis import (
+    Change,
+    change,
+    frame_of,
+    holm,
+    means,
+    ranks,
+    stress_frame,
+    unseen_frame,
+)
 from skcal.experiments._config import Config, ConfigError, check_config
 from skcal.experiments._methods import BASE, recipe_of
 from skcal.experiments._page import Block, Grid, Heading, Picture, Text, markdown, page
@@ -75,7 +84,8 @@ def report_blocks(store: Store) -> list[Block]:
     ]
     for regime in dict.fromkeys(frame["regime"]):
         some = frame[frame["regime"] == regime]
-        blocks += _regime(some, config, regime)
+        here = [row for row in rows if row["cell"]["regime"] == regime]
+        blocks += _regime(some, here, config, regime)
     blocks += _chosen(rows)
     if failed:
         blocks += [
@@ -110,7 +120,9 @@ def _about(config: Config, frame: pd.DataFrame, failed: list[Any], versions: dic
     )
 
 
-def _regime(frame: pd.DataFrame, config: Config, regime: str) -> Iterator[Block]:
+def _regime(
+    frame: pd.DataFrame, rows: list[dict[str, Any]], config: Config, regime: str
+) -> Iterator[Block]:
     yield Heading(f"Regime: {regime}")
     methods = list(dict.fromkeys(frame["method"]))
     plain = [m for m in methods if _n_networks(config, m) == 1]
@@ -155,6 +167,7 @@ def _regime(frame: pd.DataFrame, config: Config, regime: str) -> Iterator[Block]
         )
     yield from _calibrators(frame, methods)
     yield from _others(frame, methods)
+    yield from _stressed(rows, frame, methods)
     yield Heading("Times", 3)
     some = frame[frame["calibrator"] == "none"]
     yield Text("CPU seconds of a fit, and of the answers for all test rows; means over seeds.")
@@ -250,6 +263,36 @@ def _others(frame: pd.DataFrame, methods: list[str]) -> Iterator[Block]:
         yield Heading(title[0].upper() + title[1:] + " after temperature scaling", 3)
         best = "max" if score == "accuracy" else "min"
         yield _table(means(some, score).reindex(columns=methods), best=best)
+
+
+def _stressed(
+    rows: list[dict[str, Any]], frame: pd.DataFrame, methods: list[str]
+) -> Iterator[Block]:
+    """Yield log-losses on damaged test rows, and how rows of an unseen class are told apart."""
+    hard = stress_frame(rows)
+    calibrator = "temperature" if "temperature" in set(frame["calibrator"]) else "none"
+    if not hard.empty:
+        yield Heading("Damaged test rows", 3)
+        yield Text(
+            f"Log-loss, calibrator {calibrator}, on damaged test rows against the same test rows "
+            "as they are: geometric means over tables and seeds of the ratio."
+        )
+        some = hard[hard["calibrator"] == calibrator]
+        table = some.pivot_table(
+            index="stress",
+            columns="method",
+            values="ratio",
+            aggfunc=lambda ratios: float(np.exp(np.log(ratios).mean())),
+            sort=False,
+        )
+        yield _table(table.reindex(columns=methods), digits=3)
+    unseen = unseen_frame(rows)
+    if not unseen.empty:
+        some = unseen[unseen["calibrator"] == calibrator]
+        for score in ("confidence", "entropy"):
+            yield Heading(f"Rows of an unseen class, told by {score}", 3)
+            yield Text("Area under the ROC curve; 0.5 is chance.")
+            yield _table(means(some, score).reindex(columns=methods), best="max")
 
 
 def _chosen(rows: list[dict[str, Any]]) -> Iterator[Block]:
