@@ -661,6 +661,36 @@ def test_the_lock_of_a_journal_in_another_folder_can_be_taken_over(tmp_path, mon
     assert all(links)
 
 
+@pytest.mark.parametrize(
+    ("error", "n_tries"),
+    [
+        ("IntegrityError: UNIQUE constraint failed: alembic_version", 2),
+        ("OperationalError: table studies already exists", 2),
+        ("OperationalError: unable to open database file", 1),
+    ],
+)
+def test_a_database_that_another_process_is_making_is_waited_for(
+    tmp_path, monkeypatch, error, n_tries
+):
+    real, tries = optuna.storages.get_storage, []
+
+    def busy(url):
+        if isinstance(url, str):
+            tries.append(url)
+            if len(tries) == 1:
+                raise RuntimeError(error)
+        return real(url)
+
+    monkeypatch.setattr(optuna.storages, "get_storage", busy)
+    model = search(n_trials=1, storage=storages(tmp_path)["sqlite"], study_name="one")
+    if n_tries == 1:
+        with pytest.raises(RuntimeError, match="unable to open"):
+            model.fit(*table(60))
+    else:
+        assert len(model.fit(*table(60)).study_.trials) == 1
+    assert len(tries) == n_tries
+
+
 SLOW_WORKER = """
 import sys, time
 import numpy as np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ _ABOUT = "skcal"
 _AFTER_EPOCHS = 1_000_000
 # Epochs without a better loss, after which networks are compared: some learn slowly, but learn.
 _PATIENCE = 3
+# What a database says that is being made, and seconds between tries to open it.
+_HALF_MADE = ("IntegrityError", "already exists", "no such table")
+_PAUSES = (0.2, 0.5, 1.0, 2.0)
 
 
 def open_study(
@@ -42,7 +46,7 @@ def open_study(
     optuna = import_optuna()
     with _quiet():
         study = optuna.create_study(
-            storage=_storage_of(storage),
+            storage=_opened(storage),
             study_name=name,
             sampler=sampler,
             pruner=pruner or _default_pruner(),
@@ -68,11 +72,13 @@ def open_study(
     return study
 
 
-def _storage_of(storage: Any) -> Any:
+def _opened(storage: Any) -> Any:
     """Return the storage: a path is that of a journal, which needs no other package."""
     is_path = isinstance(storage, os.PathLike) or (
         isinstance(storage, str) and "://" not in storage
     )
+    if isinstance(storage, str) and not is_path:
+        return _connected(storage)
     if not is_path:
         return storage
     from optuna.storages import JournalStorage
@@ -81,6 +87,25 @@ def _storage_of(storage: Any) -> Any:
     # Its lock is a link to the path as it is given, which dangles from another folder: nobody
     # would take over the lock of a process that was killed.
     return JournalStorage(JournalFileBackend(os.path.abspath(storage)))
+
+
+def _connected(url: str) -> Any:
+    """Return the database, which another process may be making at the same time.
+
+    Of two that make its tables at once, one fails; a moment later they are there.
+    """
+    get_storage = import_optuna().storages.get_storage
+    for pause in _PAUSES:
+        try:
+            return get_storage(url)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            if not any(
+                sign in told for sign in ("IntegrityError", "already exists", "no such table")
+            ):
+                raise
+            time.sleep(pause)
+    return get_storage(url)
 
 
 def _default_pruner() -> Any:
